@@ -1,0 +1,1 @@
+"""The embedded control plane: store, API server, controllers, scheduler, kubelets and runtimes, each its own contract."""
