@@ -1,1 +1,1 @@
-"""The embedded control plane: store, API server, controllers, scheduler, kubelets and runtimes, each its own contract."""
+"""The embedded cluster: store, API server, controllers, scheduler, kubelet and runtimes, each behind its real protocol."""
