@@ -200,10 +200,10 @@ class _Parser:
         values = []
         while True:
             values.append(self._value())
-            token = self._next()
-            if token == ")":
+            mark = self._next()
+            if mark == ")":
                 return tuple(values)
-            if token != ",":
+            if mark != ",":
                 self._at -= 1
                 raise self._error("',' or ')'")
 
