@@ -1,1 +1,1 @@
-"""What every room needs of Kubernetes: quantities, selectors, resources, an API client with two transports, informers."""
+"""What every room needs of Kubernetes: quantities, selectors, resources, a client, informers."""

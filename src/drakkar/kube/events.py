@@ -1,7 +1,7 @@
 """Kubernetes Events: short, aggregated, and never in the way.
 
-Equal events about one object within ten minutes become one object with a growing count (as client-go's correlator does),
-and writing happens in the background: a full queue or a failing API server costs a log line, never the caller's time.
+Equal events about one object within ten minutes become one object with a growing count (client-go's correlator
+does so), and writing happens in the background: a full queue or a failing API server costs a log line, never the caller's time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.client import Client
-from drakkar.kube.clock import Clock, SystemClock, rfc3339
+from drakkar.kube.clock import Clock, SystemClock, rfc3339, rfc3339_micro
 from drakkar.kube.resources import EVENTS
 
 _log = logging.getLogger(__name__)
@@ -23,11 +23,18 @@ _KNOWN = 4096
 
 
 class EventRecorder:
-    """Records events as `component` (on `host`, for node components)."""
+    """Records events as `component` (on `host`, for node components).
 
-    def __init__(self, client: Client, component: str, host: str = "", *, clock: Clock | None = None) -> None:
+    `style` is the API that Kubernetes' own component uses: ``core`` (kubelet, controllers) counts repeats,
+    ``events.k8s.io`` (the scheduler) leaves the source empty, says what it was doing (`action`) and keeps a series.
+    """
+
+    def __init__(
+        self, client: Client, component: str, host: str = "", *, style: str = "core", clock: Clock | None = None
+    ) -> None:
         self._client = client
         self._source = {"component": component} | ({"host": host} if host else {})
+        self._series = style == "events.k8s.io"
         self._component, self._host = component, host
         self._clock = clock or SystemClock()
         self._queue: asyncio.Queue[tuple[tuple[str, ...], dict[str, Any]]] = asyncio.Queue(_QUEUE)
@@ -35,7 +42,16 @@ class EventRecorder:
         self._serial = 0
         self._task: asyncio.Task[None] | None = None
 
-    def record(self, obj: dict[str, Any], type: str, reason: str, message: str, *, action: str = "") -> None:
+    def record(
+        self,
+        obj: dict[str, Any],
+        type: str,
+        reason: str,
+        message: str,
+        *,
+        action: str = "",
+        related: dict[str, Any] | None = None,
+    ) -> None:
         """Announce `reason` about `obj` (needs apiVersion, kind and metadata); `type` is Normal or Warning."""
         metadata = obj["metadata"]
         involved = {
@@ -56,12 +72,14 @@ class EventRecorder:
             "type": type,
             "reason": reason,
             "message": message[:1024],
-            "source": self._source,
+            "source": {} if self._series else self._source,
             "reportingComponent": self._component,
             "reportingInstance": self._host,
         }
         if action:
             event["action"] = action
+        if related:
+            event["related"] = related
         if self._queue.full():
             _log.warning("event dropped: %s %s: %s", reason, involved["name"], message)
             return
@@ -93,7 +111,9 @@ class EventRecorder:
         moment, stamp = self._clock.monotonic(), rfc3339(self._clock.now())
         name, count, since = self._known.get(key, ("", 0, 0.0))
         if name and moment - since < _AGGREGATE_SECONDS:
-            patch = {"count": count + 1, "lastTimestamp": stamp}
+            patch: dict[str, Any] = {"count": count + 1, "lastTimestamp": stamp}
+            if self._series:
+                patch = {"series": {"count": count + 1, "lastObservedTime": rfc3339_micro(self._clock.now())}}
             try:
                 await self._client.patch(EVENTS, name, patch, namespace=event["metadata"]["namespace"])
             except ApiError as error:
@@ -105,7 +125,10 @@ class EventRecorder:
         self._serial += 1
         unique = f"{int(self._clock.now().timestamp() * 1e6):x}{self._serial:04x}"
         event["metadata"]["name"] = f"{event['involvedObject']['name']}.{unique}"
-        event |= {"count": 1, "firstTimestamp": stamp, "lastTimestamp": stamp}
+        if self._series:
+            event |= {"eventTime": rfc3339_micro(self._clock.now())}
+        else:
+            event |= {"count": 1, "firstTimestamp": stamp, "lastTimestamp": stamp}
         await self._client.create(EVENTS, event)
         self._remember(key, event["metadata"]["name"], 1, moment)
 

@@ -8,6 +8,7 @@ Objects in the cache belong to everyone: they are never mutated.
 from __future__ import annotations
 
 import asyncio
+import builtins
 import logging
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
@@ -49,7 +50,7 @@ class Informer:
         self.resource = resource
         self._client = client
         self._namespace = namespace
-        self._selection = {"label_selector": label_selector, "field_selector": field_selector}
+        self._label_selector, self._field_selector = label_selector, field_selector
         self._clock = clock or SystemClock()
         self._objects: dict[str, Object] = {}
         self._handlers: list[Handler] = []
@@ -63,13 +64,13 @@ class Informer:
     def get(self, namespace: str | None, name: str) -> Object | None:
         return self._objects.get(f"{namespace}/{name}" if namespace else name)
 
-    def list(self) -> list[Object]:
+    def list(self) -> builtins.list[Object]:
         return list(self._objects.values())
 
     def __len__(self) -> int:
         return len(self._objects)
 
-    def by_index(self, index: str, value: Hashable) -> list[Object]:
+    def by_index(self, index: str, value: Hashable) -> builtins.list[Object]:
         """The objects for which the index function named `index` yields `value`."""
         return list(self._indexes[index][1].get(value, {}).values())
 
@@ -123,7 +124,12 @@ class Informer:
                 await self._clock.sleep(_BACKOFF[min(failures, len(_BACKOFF)) - 1])
 
     async def _relist(self) -> None:
-        result = await self._client.list(self.resource, self._namespace, **self._selection)
+        result = await self._client.list(
+            self.resource,
+            self._namespace,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+        )
         fresh = {key_of(obj): obj for obj in result.items}
         for key in [key for key in self._objects if key not in fresh]:
             self._remove(key, self._objects[key])
@@ -139,7 +145,11 @@ class Informer:
         while True:
             version = self.resource_version
             async for event in self._client.watch(
-                self.resource, self._namespace, resource_version=version, **self._selection
+                self.resource,
+                self._namespace,
+                label_selector=self._label_selector,
+                field_selector=self._field_selector,
+                resource_version=version,
             ):
                 obj = event.object
                 self.resource_version = obj["metadata"].get("resourceVersion") or self.resource_version

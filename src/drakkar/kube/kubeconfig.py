@@ -64,7 +64,8 @@ def _resolve(documents: list[tuple[Path, dict[str, Any]]], context: str) -> Conn
         raise KubeconfigError("the kubeconfig has no current context", subject=where, next_step="pass --context")
     chosen, _ = _entry(documents, "contexts", "context", name, where)
     cluster, cluster_base = _entry(documents, "clusters", "cluster", chosen.get("cluster", ""), where)
-    user, user_base = ({}, Path())
+    user: dict[str, Any] = {}
+    user_base = Path()
     if chosen.get("user"):
         user, user_base = _entry(documents, "users", "user", chosen["user"], where)
     if not cluster.get("server"):
@@ -105,7 +106,7 @@ def _material(entry: dict[str, Any], key: str, base: Path, where: str) -> bytes 
         if entry.get(f"{key}-data"):
             return base64.b64decode(entry[f"{key}-data"], validate=True)
         if entry.get(key):
-            return (base / entry[key]).read_bytes()
+            return Path(base / entry[key]).read_bytes()
     except (ValueError, OSError) as error:
         raise KubeconfigError(f"cannot read {key}: {error}", subject=where) from error
     return None
@@ -115,7 +116,7 @@ def _read(file: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        document = yaml.load(file.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        document = yaml.load(file.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - a safe loader
     except (OSError, yaml.YAMLError) as error:
         raise KubeconfigError(f"cannot read the kubeconfig: {error}", subject=str(file)) from error
     if not isinstance(document, dict):

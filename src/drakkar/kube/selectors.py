@@ -34,7 +34,8 @@ class Requirement:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         value = labels.get(self.key)
-        return _OPERATORS[self.operator](value, self.values)
+        holds: bool = _OPERATORS[self.operator](value, self.values)
+        return holds
 
 
 def _compare(value: str | None, wanted: str, sign: int) -> bool:
