@@ -23,7 +23,8 @@ PRECEDENCE = [
 
 def test_precedence_follows_the_specification() -> None:
     versions = [Version.parse(text) for text in PRECEDENCE]
-    assert sorted(reversed(versions)) == versions
+    assert sorted(versions, key=str) != versions
+    assert sorted(versions) == versions
     for left in range(len(versions)):
         for right in range(len(versions)):
             assert versions[left].compare(versions[right]) == (left > right) - (left < right)

@@ -155,8 +155,7 @@ class Quantity:
             base = float("inf") if self.unscaled > 0 else float("-inf")
         if self.scale == 0:
             return base
-        power = 0.0 if self.scale < -323 else float("inf") if self.scale > 308 else float(f"1e{self.scale}")
-        return base * power
+        return base * _power(self.scale)
 
     def canonical(self) -> str:
         """The canonical text: no fraction, the largest fitting suffix, as the API server writes it."""
@@ -239,9 +238,17 @@ def _parsed(text: str) -> Quantity | str:
     if not text or shape is None:
         return FORMAT_TEXT
     sign, whole, fraction, suffix = shape.group(1), shape.group(2), shape.group(3) or "", shape.group(4)
+    digitless = not whole and not fraction
     whole = whole.lstrip("0") or "0"
     if len(whole) + len(fraction) > _MAX_EXPANSION:
         return NUMERIC_TEXT
+    quantity = _interpreted(sign, whole, fraction, suffix)
+    if digitless and isinstance(quantity, Quantity) and not quantity.compact:
+        return NUMERIC_TEXT  # "Gi" is zero, "Ei" an error: only the arbitrary precision path wants digits
+    return quantity
+
+
+def _interpreted(sign: str, whole: str, fraction: str, suffix: str) -> Quantity | str:
     if suffix in _DECIMAL_SUFFIXES:
         return _decimal(sign, whole, fraction, _DECIMAL_SUFFIXES[suffix], Format.DECIMAL_SI)
     if suffix in _BINARY_SUFFIXES:
@@ -273,14 +280,17 @@ def _binary(sign: str, whole: str, fraction: str, bits: int) -> Quantity:
 
 def _rounded(sign: str, digits: int, scale: int, format: Format) -> Quantity:
     """Arbitrary precision: whole nanos, rounded away from zero; binary magnitudes stop at 2^63-1."""
+    if not digits:
+        return Quantity(0, 0, format, compact=False)
     if scale >= _NANO:
         nanos = digits * _ten_to(scale - _NANO)
     elif _NANO - scale > _MAX_EXPANSION:
-        nanos = 1 if digits else 0
+        nanos = 1
     else:
         nanos = -(-digits // _ten_to(_NANO - scale))
     if format is Format.BINARY_SI:
-        nanos = min(nanos, _INT64_MAX * 10**9)
+        if nanos > _INT64_MAX * 10**9:
+            return Quantity(-_INT64_MAX if sign == "-" else _INT64_MAX, 0, format, compact=False)
         if 0 < nanos < 10**9:
             format = Format.DECIMAL_SI
     return Quantity(-nanos if sign == "-" else nanos, _NANO, format, compact=False)
@@ -314,6 +324,10 @@ def _without_zeros(unscaled: int, scale: int) -> tuple[int, int]:
 
 def _ten_to(power: int) -> int:
     return int(10**power)
+
+
+def _power(exponent: int) -> float:
+    return float("inf") if exponent > 308 else 0.0 if exponent < -323 else float(f"1e{exponent}")
 
 
 def _fits(number: int) -> bool:
