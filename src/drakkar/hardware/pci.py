@@ -1,0 +1,87 @@
+"""PCI functions as sysfs shows them: the PCIe root and the NUMA node of a device.
+
+`resource.kubernetes.io/pcieRoot` (KEP-4381) is the first element below `devices` of the path that
+`/sys/bus/pci/devices/<address>` links to. Reading it needs no vendor library, and works below any root, so that a
+driver container's host mount and a simulated machine's tree are read by the same code as a host.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_ROOT = re.compile(r"/sys/devices/(?:.*/)?(pci[0-9a-f]{4}:[0-9a-f]{2})/")
+_ADDRESS = re.compile(r"^(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])$")
+
+
+@dataclass(frozen=True, slots=True)
+class PciFunction:
+    """What sysfs tells of one PCI function: None for what it does not tell, ids in lower-case hexadecimal."""
+
+    address: str
+    root: str | None
+    numa_node: int | None
+    vendor: str | None
+    device: str | None
+    driver: str | None
+
+
+def read_function(root: Path, address: str) -> PciFunction:
+    """Reads `address` (sysfs form) below `root`; a function that is not there has None everywhere."""
+    link = root / "sys/bus/pci/devices" / address
+    found = _ROOT.search(_target(root, link))
+    driver = link / "driver"
+    return PciFunction(
+        address=address,
+        root=found.group(1) if found else None,
+        numa_node=_numa(_text(link / "numa_node")),
+        vendor=_text(link / "vendor"),
+        device=_text(link / "device"),
+        driver=driver.readlink().name if driver.is_symlink() else None,
+    )
+
+
+def sysfs_address(text: str) -> str | None:
+    """Any spelling of a PCI address (`00000000:1B:00.0`, `1b:00.0`) in sysfs form; None if it is none."""
+    match = _ADDRESS.match(text.strip())
+    if match is None:
+        return None
+    domain, bus, device, function = match.groups()
+    return f"{int(domain or '0', 16):04x}:{bus.lower()}:{device.lower()}.{function}"
+
+
+def nvml_address(address: str) -> str:
+    """The sysfs address as vendor tools print it: eight domain digits, upper case."""
+    domain, _, rest = address.partition(":")
+    return f"{int(domain, 16):08X}:{rest.upper()}"
+
+
+def _target(root: Path, link: Path) -> str:
+    try:
+        target = link.readlink()
+    except OSError:
+        return ""
+    full = target.as_posix() if target.is_absolute() else (link.parent / target).as_posix()
+    parts: list[str] = []
+    for part in full.split("/"):
+        if part == "..":
+            parts = parts[:-1]
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/" + "/".join(parts) + "/"
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _numa(text: str | None) -> int | None:
+    try:
+        number = int(text or "")
+    except ValueError:
+        return None
+    return number if number >= 0 else None

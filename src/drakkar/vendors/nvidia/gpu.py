@@ -1,0 +1,66 @@
+"""A GPU and its MIG instances as NVML shows them: the values that a machine, real or simulated, hands out.
+
+They are frozen: a change of the hardware gives new values and a new `generation` of the machine, so that whoever
+compares two looks can compare values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from drakkar.hardware.machine import Device, DeviceNode
+from drakkar.vendors.nvidia import mig
+from drakkar.vendors.nvidia.models import GpuModel
+
+#: Majors that never change: the GPUs, nvidiactl and modeset share one.
+GPU_MAJOR = 195
+CONTROL_MINOR = 255
+MODESET_MINOR = 254
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigInstance:
+    """One MIG device: a GPU instance with one compute instance of the same width."""
+
+    uuid: str
+    profile: mig.MigProfile
+    start: int
+    gpu_instance: int
+    compute_instance: int
+    nodes: tuple[DeviceNode, ...]
+
+    @property
+    def slices(self) -> range:
+        """The memory slices it occupies."""
+        return range(self.start, self.start + self.profile.size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu(Device):
+    """One GPU. `index` is NVML's (bus order), `minor` the number of /dev/nvidia<minor>; `xids` what it logged since."""
+
+    index: int
+    minor: int
+    product: GpuModel
+    driver_version: str
+    cuda_version: str
+    serial: str
+    vbios: str
+    module_id: int
+    cluster_uuid: str | None = None
+    clique_id: int | None = None
+    mig_enabled: bool = False
+    mig_instances: tuple[MigInstance, ...] = ()
+    xids: tuple[int, ...] = ()
+
+    @property
+    def mig_board(self) -> mig.MigBoard | None:
+        """The MIG table of this GPU; None where it cannot do MIG."""
+        return mig.board(self.product.mig.profiles) if self.product.mig else None
+
+    @property
+    def clique(self) -> str | None:
+        """`<cluster UUID>.<clique>`, the fabric's name of this GPU; None without a fabric or inside one node."""
+        if self.cluster_uuid is None or not self.cluster_uuid.strip("0-"):
+            return None
+        return f"{self.cluster_uuid}.{self.clique_id}"

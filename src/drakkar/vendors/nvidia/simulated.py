@@ -1,0 +1,468 @@
+"""A simulated NVIDIA machine: the model tables as hardware, with a directory tree that other programs can look at.
+
+`build_machine` costs well under a millisecond; the tree (device nodes, /proc, /sys, libraries, nvidia-smi) is made when
+someone first asks for `driver_root`, since of a hundred nodes most never prepare a claim. UUIDs come from seed, node
+name and index, so the same cluster has the same GPUs each time. What breaks is part of the machine: GPUs fall off the
+bus, log XIDs, get MIG instances from an administrator, the driver is unloaded or reloaded, the node reboots; all of it
+is kept in one file (`machine_state`) and seen by other processes through `poll`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from drakkar.errors import DrakkarError
+from drakkar.hardware import tree
+from drakkar.hardware.machine import DeviceNode, Fault, MachineEvent, NodeDescription
+from drakkar.vendors.nvidia import files, labels, mig, models, smi, xids
+from drakkar.vendors.nvidia.gpu import GPU_MAJOR, Gpu, MigInstance
+from drakkar.vendors.nvidia.machine_state import GpuState, InstanceState, MachineState, StateFile
+
+_NAMESPACE = uuid.UUID("8b1f8e0e-9a56-5a0c-9d5b-6f0a3c2d7e41")
+_VBIOS = {
+    "Volta": "88.00.8F.00.03",
+    "Turing": "90.04.38.00.03",
+    "Ampere": "92.00.45.00.05",
+    "Ada Lovelace": "95.02.66.00.02",
+    "Hopper": "96.00.A5.00.01",
+    "Blackwell": "97.00.82.00.1F",
+}
+_KERNELS = {"amd64": "6.8.0-60-generic", "arm64": "6.8.0-1028-nvidia-64k"}
+_OS_IMAGE = "Ubuntu 24.04.2 LTS"
+_PODS = 110
+
+
+def build_machine(model_name: str, node_name: str, root: Path, *, seed: int | str = 0) -> SimulatedMachine:
+    """The machine of node `node_name`, new or as `root` remembers it.
+
+    Args:
+        model_name: a node model (`models.model_names()`).
+        root: the machine's own folder; made when needed. `machine.json` and `driver-root/` lie in it.
+        seed: other seeds give other UUIDs.
+
+    Raises:
+        DrakkarError: unknown model (with the list of names), damaged state, or a folder that holds another machine.
+    """
+    node = models.node_model(model_name)
+    store = StateFile(root / "machine.json")
+    state = store.read()
+    if state is None:
+        server = models.server_model(node.server)
+        state = MachineState(
+            model=model_name,
+            node=node_name,
+            seed=str(seed),
+            driver_version=models.DRIVER_VERSION,
+            cuda_version=models.CUDA_VERSION,
+            majors=tree.free_majors(files.DYNAMIC_DRIVERS),
+            gpus=tuple(GpuState() for _ in server.gpus),
+        )
+        store.write(state)
+    elif state.model != model_name or state.node != node_name:
+        raise DrakkarError(
+            f"the folder holds the machine {state.node} ({state.model}), not {node_name} ({model_name})",
+            reason="OtherMachine",
+            subject=str(root),
+            next_step="use another folder, or the same names as before",
+        )
+    return SimulatedMachine(root, store, state)
+
+
+class SimulatedMachine:
+    """A `hardware.machine.Machine` whose devices are `Gpu` values."""
+
+    def __init__(self, root: Path, store: StateFile, state: MachineState) -> None:
+        self.root = root
+        self._store = store
+        self._state = state
+        self._node = models.node_model(state.model)
+        self._server = models.server_model(self._node.server)
+        self._product = models.gpu_model(self._node.gpu)
+        self._gpus: tuple[Gpu, ...] | None = None
+        self._listeners: list[Callable[[MachineEvent], None]] = []
+        self._tree_ready = False
+
+    # --- the Machine protocol ---------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self._state.node
+
+    @property
+    def model_name(self) -> str:
+        """The node model it was built from."""
+        return self._state.model
+
+    @property
+    def driver_root(self) -> Path:
+        """Root of driver files, device nodes, /proc and /sys of this machine; made on first use."""
+        if not self._tree_ready:
+            self._tree_ready = True
+            self._make_tree()
+        return self.root / "driver-root"
+
+    @property
+    def generation(self) -> int:
+        """Grows by every change of the hardware."""
+        return self._state.generation
+
+    @property
+    def boot_id(self) -> str:
+        """Another one after each `reboot`."""
+        return str(self._uuid("boot", str(self._state.boots)))
+
+    @property
+    def architecture(self) -> str:
+        """`amd64` or `arm64`."""
+        return str(self._server.cpu.get("arch", "amd64"))
+
+    @property
+    def driver_version(self) -> str:
+        """The driver's version as it spells it (`580.95.05`)."""
+        return self._state.driver_version
+
+    @property
+    def cuda_version(self) -> str:
+        """The CUDA version that the driver supports (`13.0`)."""
+        return self._state.cuda_version
+
+    @property
+    def majors(self) -> dict[str, int]:
+        """Character majors of the driver's dynamic devices; a reload may change them."""
+        return dict(self._state.majors)
+
+    @property
+    def node_description(self) -> NodeDescription:
+        """What the kubelet reports: labels of NFD and GFD, threads, memory, system."""
+        kernel = _KERNELS[self.architecture]
+        return NodeDescription(
+            labels=labels.node_labels(self._node, self._server, self.gpus(), kernel=kernel),
+            annotations={"drakkar.dev/simulated": "true", "drakkar.dev/machine-model": self._state.model},
+            cpu=int(self._server.cpu["threads"]),
+            memory=self._node.memoryGiB << 30,
+            pods=_PODS,
+            architecture=self.architecture,
+            kernel=kernel,
+            os_image=_OS_IMAGE,
+        )
+
+    def devices(self) -> Sequence[Gpu]:
+        """All GPUs in bus order, lost ones included; none while the driver is not loaded."""
+        return self.gpus() if self._state.loaded else ()
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """All GPUs of the machine, whether or not a driver is loaded."""
+        if self._gpus is None:
+            self._gpus = tuple(self._gpu(index) for index in range(len(self._server.gpus)))
+        return self._gpus
+
+    def control_nodes(self) -> tuple[DeviceNode, ...]:
+        """The nodes every GPU container gets beside its GPU's own."""
+        return files.control_nodes(self._state.majors)
+
+    def faults(self) -> Sequence[Fault]:
+        """What is wrong now: driver not loaded, GPUs lost, XIDs logged and not yet recovered from."""
+        if not self._state.loaded:
+            return (Fault("driver-not-loaded", message="the NVIDIA kernel module is not loaded"),)
+        return tuple(fault for gpu in self.gpus() for fault in _gpu_faults(gpu))
+
+    def subscribe(self, listener: Callable[[MachineEvent], None]) -> Callable[[], None]:
+        """Calls `listener` after each change seen in this process; returns the function that ends it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def poll(self) -> bool:
+        """Takes over what another process did to the machine; True if there was anything."""
+        if not self._store.changed():
+            return False
+        state = self._store.read()
+        if state is None or state == self._state:
+            return False
+        before = set(self.faults())
+        self._take(state)
+        events = [MachineEvent("fault", fault.device, fault) for fault in self.faults() if fault not in before]
+        for event in events or [MachineEvent("changed")]:
+            self._tell(event)
+        return True
+
+    # --- what may happen to it --------------------------------------------------------------------------------------
+
+    def lose_gpu(self, index: int) -> None:
+        """The GPU falls off the bus: it is still listed, and answers nothing. Its kernel log says XID 79."""
+        state = self._gpu_state(index)
+        codes = state.xids if 79 in state.xids else (*state.xids, 79)
+        self._change_gpu(index, msgspec.structs.replace(state, lost=True, xids=codes), "fault")
+
+    def log_xid(self, index: int, code: int) -> None:
+        """The GPU logs an XID; codes that are known to need a reset or reboot stay until `recover_gpu`."""
+        state = self._gpu_state(index)
+        if code <= 0:
+            raise DrakkarError(f"{code} is no XID", reason="InvalidXid", expected="a positive number")
+        codes = (*(known for known in state.xids if known != code), code)
+        self._change_gpu(index, msgspec.structs.replace(state, xids=codes), "fault")
+
+    def recover_gpu(self, index: int) -> None:
+        """The GPU is back and healthy, as after a reset or an exchange; its MIG instances are gone with the reset."""
+        state = self._gpu_state(index)
+        self._change_gpu(index, msgspec.structs.replace(state, lost=False, xids=(), instances=()), "recovered")
+
+    def set_mig_mode(self, index: int, enabled: bool) -> None:
+        """Switches MIG mode; off takes all instances with it. DrakkarError if the GPU cannot do MIG."""
+        self._board(index)
+        state = self._gpu_state(index)
+        if state.mig_enabled == enabled:
+            return
+        self._change_gpu(index, GpuState(mig_enabled=enabled, lost=state.lost, xids=state.xids), "mig-mode")
+
+    def create_mig(self, index: int, profile: str, start: int | None = None) -> MigInstance:
+        """Makes a MIG instance as `nvidia-smi mig -cgi … -C` does, where the driver would put it or at `start`.
+
+        Switches MIG mode on if it is off. DrakkarError: unknown profile (with the list), or Insufficient Resources.
+        """
+        board = self._board(index)
+        state = self._gpu_state(index)
+        try:
+            wanted = board.profile(profile)
+        except KeyError:
+            raise DrakkarError(
+                f"GPU {index} has no MIG profile {profile!r}",
+                reason="UnknownMigProfile",
+                subject=profile,
+                expected="one of " + ", ".join(known.name for known in board.profiles),
+            ) from None
+        existing = [(board.profile(one.profile), one.start) for one in state.instances]
+        place = board.automatic_start(wanted, existing) if start is None else start
+        if place is None or not board.fits(wanted, place, existing):
+            raise DrakkarError(
+                f"unable to create a GPU instance on GPU {index} using profile {wanted.id}: Insufficient Resources",
+                reason="InsufficientResources",
+                subject=profile,
+                expected=f"one of the starts {', '.join(str(s) for s in wanted.starts)} with free slices",
+                next_step="destroy an instance that occupies the slices, or ask for a smaller profile",
+            )
+        instances = (*state.instances, InstanceState(profile, place))
+        self._change_gpu(
+            index, msgspec.structs.replace(state, mig_enabled=True, instances=instances), "partition-created"
+        )
+        return next(one for one in self.gpus()[index].mig_instances if one.start == place)
+
+    def destroy_mig(self, index: int, gpu_instance: int) -> None:
+        """Destroys the GPU instance with this id and its compute instance; DrakkarError if there is none."""
+        state = self._gpu_state(index)
+        places = {one.gpu_instance: one.start for one in self.gpus()[index].mig_instances}
+        if gpu_instance not in places:
+            raise DrakkarError(
+                f"GPU {index} has no GPU instance {gpu_instance}",
+                reason="NotFound",
+                expected="one of " + ", ".join(str(known) for known in sorted(places)) if places else "",
+            )
+        left = tuple(one for one in state.instances if one.start != places[gpu_instance])
+        self._change_gpu(index, msgspec.structs.replace(state, instances=left), "partition-destroyed")
+
+    def unload_driver(self) -> None:
+        """Removes the kernel module: no GPU answers, MIG instances are lost."""
+        gpus = tuple(GpuState(mig_enabled=self._keeps_mig(gpu), lost=gpu.lost) for gpu in self._state.gpus)
+        self._change(msgspec.structs.replace(self._state, loaded=False, gpus=gpus), MachineEvent("driver-unloaded"))
+
+    def load_driver(self, version: str | None = None, cuda: str | None = None) -> None:
+        """Loads the kernel module, perhaps another version; dynamic majors come out different from before."""
+        state = self._state
+        old = set(state.majors.values())
+        majors: dict[str, int] = {}
+        for major in tree.free_majors([*files.DYNAMIC_DRIVERS, *(str(number) for number in old)]).values():
+            if major not in old and len(majors) < len(files.DYNAMIC_DRIVERS):
+                majors[files.DYNAMIC_DRIVERS[len(majors)]] = major
+        for name in files.DYNAMIC_DRIVERS:
+            majors.setdefault(name, state.majors[name])
+        gpus = tuple(GpuState(mig_enabled=self._keeps_mig(gpu), lost=gpu.lost) for gpu in state.gpus)
+        changed = msgspec.structs.replace(
+            state,
+            loaded=True,
+            majors=majors,
+            gpus=gpus,
+            driver_version=version or state.driver_version,
+            cuda_version=cuda or state.cuda_version,
+        )
+        self._change(changed, MachineEvent("driver-loaded"))
+
+    def reboot(self) -> None:
+        """Another boot: MIG instances and XIDs are gone, lost GPUs are back, MIG mode survives on Ampere only."""
+        gpus = tuple(GpuState(mig_enabled=self._keeps_mig(gpu)) for gpu in self._state.gpus)
+        state = msgspec.structs.replace(self._state, boots=self._state.boots + 1, loaded=True, gpus=gpus)
+        self._change(state, MachineEvent("rebooted"))
+
+    # --- how it is done ---------------------------------------------------------------------------------------------
+
+    def _keeps_mig(self, gpu: GpuState) -> bool:
+        support = self._product.mig
+        return gpu.mig_enabled and support is not None and support.toggleNeedsReset
+
+    def _board(self, index: int) -> mig.MigBoard:
+        self._gpu_state(index)
+        if self._product.mig is None:
+            raise DrakkarError(
+                f"{self._product.productName} cannot do MIG", reason="NotSupported", subject=f"GPU {index}"
+            )
+        return mig.board(self._product.mig.profiles)
+
+    def _gpu_state(self, index: int) -> GpuState:
+        if not 0 <= index < len(self._state.gpus):
+            raise DrakkarError(
+                f"node {self.name} has no GPU {index}",
+                reason="NotFound",
+                subject=self.name,
+                expected=f"an index from 0 to {len(self._state.gpus) - 1}",
+            )
+        return self._state.gpus[index]
+
+    def _change_gpu(self, index: int, gpu: GpuState, kind: str) -> None:
+        before = self.gpus()[index]
+        known = set(_gpu_faults(before))
+        self._save(self._state.with_gpu(index, gpu))
+        new = [fault for fault in _gpu_faults(self.gpus()[index]) if fault not in known]
+        for fault in new if kind == "fault" else ():
+            self._tell(MachineEvent("fault", before.uuid, fault))
+        if not new or kind != "fault":
+            self._tell(MachineEvent(kind, before.uuid))
+
+    def _change(self, state: MachineState, event: MachineEvent) -> None:
+        self._save(state)
+        self._tell(event)
+
+    def _save(self, state: MachineState) -> None:
+        state = msgspec.structs.replace(state, generation=self._state.generation + 1)
+        self._store.write(state)
+        self._take(state)
+
+    def _take(self, state: MachineState) -> None:
+        self._state = state
+        self._gpus = None
+        if self._tree_ready:
+            self._make_tree()
+
+    def _tell(self, event: MachineEvent) -> None:
+        for listener in tuple(self._listeners):
+            listener(event)
+
+    def _uuid(self, *parts: str) -> uuid.UUID:
+        return uuid.uuid5(_NAMESPACE, "/".join((self._state.seed, *parts)))
+
+    def _gpu(self, index: int) -> Gpu:
+        slot = self._server.gpus[index]
+        state = self._state.gpus[index]
+        product = self._product
+        own = self._uuid(self._state.node, "gpu", str(index))
+        fabric = self._server.fabric if product.fabric else None
+        cluster = fabric.clusterUUID if fabric else None
+        minor = slot.minor
+        return Gpu(
+            uuid=f"GPU-{own}",
+            model=product.productName,
+            bus_id=slot.busId,
+            pcie_root=slot.pcieRoot,
+            numa_node=slot.numa if slot.numa >= 0 else None,
+            nodes=(DeviceNode(f"/dev/nvidia{minor}", GPU_MAJOR, minor),),
+            lost=state.lost,
+            index=index,
+            minor=minor,
+            product=product,
+            driver_version=self._state.driver_version,
+            cuda_version=self._state.cuda_version,
+            serial=f"165{own.int % 10**10:010d}",
+            vbios=_VBIOS[product.architecture],
+            module_id=slot.moduleId,
+            cluster_uuid=str(self._uuid("rack")) if cluster == "rack" else cluster,
+            clique_id=fabric.cliqueId if fabric else None,
+            mig_enabled=state.mig_enabled,
+            mig_instances=tuple(self._instance(own, minor, one) for one in state.instances),
+            xids=state.xids,
+        )
+
+    def _instance(self, gpu: uuid.UUID, minor: int, state: InstanceState) -> MigInstance:
+        assert self._product.mig is not None
+        board = mig.board(self._product.mig.profiles)
+        profile = board.profile(state.profile)
+        gi = board.instance_id(profile, state.start)
+        caps = self._state.majors["nvidia-caps"]
+        return MigInstance(
+            uuid=f"MIG-{uuid.uuid5(gpu, f'{gi}/0/{profile.id}')}",
+            profile=profile,
+            start=state.start,
+            gpu_instance=gi,
+            compute_instance=0,
+            nodes=(
+                DeviceNode(f"/dev/nvidia{minor}", GPU_MAJOR, minor),
+                files.capability_node(caps, mig.gpu_instance_capability(minor, gi)),
+                files.capability_node(caps, mig.compute_instance_capability(minor, gi, 0)),
+            ),
+        )
+
+    def _make_tree(self) -> None:
+        root = self.root / "driver-root"
+        mark = self.root / "driver-root.built"
+        wanted = f"{self._state.driver_version} {sorted(self._state.majors.items())} {self._state.loaded}\n"
+        if not mark.exists() or mark.read_text(encoding="utf-8") != wanted:
+            self._make_whole_tree(root)
+            tree.replace_file(mark, wanted)
+        self._refresh_tree(root)
+
+    def _make_whole_tree(self, root: Path) -> None:
+        for folder in ("dev", "proc", "sys", "usr", "lib", "etc"):
+            shutil.rmtree(root / folder, ignore_errors=True)
+        state = self._state
+        content, links = files.library_tree(state.driver_version, self.architecture)
+        sys_files, sys_links = files.sysfs(self.gpus(), self._server)
+        content |= sys_files
+        if state.loaded:
+            content |= files.proc_files(self.gpus(), state.majors, state.driver_version, self.architecture)
+        tree.write_files(root, content)
+        tree.make_links(root, links | sys_links)
+        program = root / files.SMI_PATH.lstrip("/")
+        tree.replace_file(program, smi.program(), mode=0o755)
+        if state.loaded:
+            caps = state.majors["nvidia-caps"]
+            nodes = [node for gpu in self.gpus() for node in gpu.nodes]
+            nodes += [*self.control_nodes(), *(files.capability_node(caps, minor) for minor in (1, 2))]
+            for node in nodes:
+                tree.make_node(root, node)
+
+    def _refresh_tree(self, root: Path) -> None:
+        """What changes with faults and MIG: the file of nvidia-smi, capability nodes and files."""
+        text = smi.hardware_file(
+            self.gpus(),
+            self._state.majors,
+            driver=self._state.driver_version,
+            cuda=self._state.cuda_version,
+            architecture=self.architecture,
+            loaded=self._state.loaded,
+        )
+        tree.replace_file(root / files.SMI_DATA_FOLDER.lstrip("/") / "devices", text)
+        if not self._state.loaded:
+            return
+        caps = root / "dev/nvidia-caps"
+        wanted = {node.path: node for gpu in self.gpus() for one in gpu.mig_instances for node in one.nodes[1:]}
+        for name in [entry.name for entry in caps.iterdir()] if caps.is_dir() else []:
+            if name not in ("nvidia-cap1", "nvidia-cap2") and f"/dev/nvidia-caps/{name}" not in wanted:
+                tree.remove_node(root, f"/dev/nvidia-caps/{name}")
+        for node in wanted.values():
+            if tree.node_numbers(root / node.path.lstrip("/")) != (node.kind, node.major, node.minor):
+                tree.make_node(root, node)
+        for gpu in self.gpus():
+            shutil.rmtree(root / f"proc/driver/nvidia/capabilities/gpu{gpu.minor}", ignore_errors=True)
+            tree.write_files(root, files.instance_capability_files(gpu))
+
+
+def _gpu_faults(gpu: Gpu) -> list[Fault]:
+    found = []
+    if gpu.lost:
+        found.append(Fault("lost", gpu.uuid, 79, f"GPU {gpu.bus_id} has fallen off the bus"))
+    for code in gpu.xids:
+        if not (gpu.lost and code == 79):
+            found.append(Fault("xid", gpu.uuid, code, xids.kernel_log_line(gpu.bus_id, code)))
+    return found
