@@ -1,0 +1,294 @@
+"""Writing a decision down: claims first, then the binding, and taking it back if that fails.
+
+The order of writes is Kubernetes' (template-claim-managers in the recordings): the nominated node, the finalizer, one
+status update with allocation and reservation per claim, then the binding. Conflicts are answered by reading the claim
+again, since drivers write into its status, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from drakkar.cluster.scheduler.claims import ClaimDemand, Devices
+from drakkar.cluster.scheduler.devices import DeviceState
+from drakkar.kube.apierrors import ApiError
+from drakkar.kube.client import Client
+from drakkar.kube.clock import Clock, rfc3339
+from drakkar.kube.resources import PODS, RESOURCE_CLAIMS
+from drakkar.scheduling.extended_resources import special_claim
+from drakkar.scheduling.pods import PodFacts
+
+FINALIZER = "resource.kubernetes.io/delete-protection"
+BINDING_TIMEOUT = 600.0
+_ATTEMPTS = 5
+
+Object = Mapping[str, Any]
+
+
+class BindingError(Exception):
+    """The pod could not be bound; `plugin` and `message` are what the failure event says."""
+
+    def __init__(self, message: str, *, unschedulable: bool = False) -> None:
+        super().__init__(message)
+        self.unschedulable = unschedulable
+
+
+@dataclass(slots=True)
+class Reservation:
+    """Claims whose devices are counted as taken for a pod that is not bound yet, and claims made for it."""
+
+    assumed: list[dict[str, Any]] = field(default_factory=list)
+    created: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Binder:
+    """Carries out placements through the API."""
+
+    def __init__(self, client: Client, devices: DeviceState, clock: Clock, announce: Callable[..., None]) -> None:
+        self._client, self._devices, self._clock = client, devices, clock
+        self._announce = announce
+        self._waiting: dict[str, asyncio.Event] = {}
+
+    def reserve(self, pod: PodFacts, offer: Devices) -> Reservation:
+        """Count the offered devices as taken from now on (Reserve); nothing is written yet."""
+        reservation = Reservation()
+        for claim, allocation in offer.allocations:
+            assumed = _with_allocation(claim, allocation, None, pod)
+            self._devices.assume(assumed)
+            reservation.assumed.append(assumed)
+        if offer.extended_allocation is not None and offer.extended is not None:
+            claim = special_claim(pod.pod, offer.extended.requests, pod.name + "-extended-resources-")
+            claim["metadata"]["uid"] = f"extended:{pod.uid}"
+            assumed = _with_allocation(claim, offer.extended_allocation, None, pod)
+            self._devices.assume(assumed)
+            reservation.assumed.append(assumed)
+        return reservation
+
+    async def bind(
+        self, pod: PodFacts, node_name: str, demand: ClaimDemand | None, offer: Devices, reservation: Reservation
+    ) -> None:
+        """Write everything. Raises `BindingError`; call `release` then."""
+        try:
+            if demand is not None and self._writes_claims(pod, demand, offer):
+                await self._nominate(pod, node_name)
+            for claim, allocation in offer.allocations:
+                await self._allocate(pod, claim, allocation)
+            for claim, _ in demand.fixed if demand else ():
+                if not _reserved(claim, pod):
+                    await self._allocate(pod, claim, None)
+            if offer.extended_allocation is not None:
+                await self._allocate_extended(pod, offer, reservation)
+        except ApiError as error:
+            raise BindingError(f'running PreBind plugin "DynamicResources": {error.message}') from error
+        await self._await_conditions(pod, node_name, _claim_names(demand))
+        try:
+            await self._client.create(PODS, _binding(pod, node_name), subresource="binding")
+        except ApiError as error:
+            raise BindingError(f'binding rejected: running Bind plugin "DefaultBinder": {error.message}') from error
+
+    async def release(self, pod: PodFacts, reservation: Reservation) -> None:
+        """Take a decision back (Unreserve): devices in flight are free, reservations written already are removed."""
+        for assumed in reservation.assumed:
+            self._devices.forget(assumed["metadata"]["uid"], assumed)
+        for claim in reservation.created:
+            await self._withdraw(claim)
+        for reference in pod.claims:
+            held = self._devices.claim(pod.namespace, reference.claim_name or "")
+            if held is None or not _reserved(held, pod):
+                continue
+            remove = {
+                "metadata": {"uid": held["metadata"]["uid"]},
+                "status": {"reservedFor": [{"$patch": "delete", "uid": pod.uid}]},
+            }
+            try:
+                await self._client.patch(
+                    RESOURCE_CLAIMS, held["metadata"]["name"], remove,
+                    kind="strategic", namespace=pod.namespace, subresource="status",
+                )  # fmt: skip
+            except ApiError as error:
+                if not (error.not_found or error.conflict):
+                    raise
+
+    async def _withdraw(self, claim: Object) -> None:
+        """Remove a special claim that no pod will use."""
+        name, namespace = claim["metadata"]["name"], claim["metadata"]["namespace"]
+        try:
+            current = await self._client.get(RESOURCE_CLAIMS, name, namespace)
+            cleared = await self._client.update(RESOURCE_CLAIMS, {**current, "status": {}}, subresource="status")
+            metadata = {**cleared["metadata"], "finalizers": []}
+            await self._client.update(RESOURCE_CLAIMS, {**cleared, "metadata": metadata})
+            await self._client.delete(RESOURCE_CLAIMS, name, namespace)
+        except ApiError as error:
+            if not (error.not_found or error.conflict):
+                raise
+
+    async def deallocate(self, claim: Object) -> None:
+        """Clear the allocation of a claim that nobody else uses (PostFilter)."""
+        fresh = {**claim, "status": {}}
+        await self._client.update(RESOURCE_CLAIMS, fresh, subresource="status")
+
+    def claim_changed(self, claim: Object) -> None:
+        """Wake whoever waits for binding conditions of this claim."""
+        event = self._waiting.get(claim["metadata"]["uid"])
+        if event is not None:
+            event.set()
+
+    # PreBind
+
+    def _writes_claims(self, pod: PodFacts, demand: ClaimDemand, offer: Devices) -> bool:
+        return bool(offer.allocations or offer.extended_allocation) or any(
+            not _reserved(claim, pod) for claim, _ in demand.fixed
+        )
+
+    async def _nominate(self, pod: PodFacts, node_name: str) -> None:
+        status = {"status": {"nominatedNodeName": node_name}}
+        await self._client.patch(
+            PODS, pod.name, status, kind="strategic", namespace=pod.namespace, subresource="status"
+        )
+
+    async def _allocate(self, pod: PodFacts, claim: Object, allocation: dict[str, Any] | None) -> None:
+        name, uid = claim["metadata"]["name"], claim["metadata"]["uid"]
+        current = claim
+        for attempt in range(_ATTEMPTS):
+            try:
+                if attempt:
+                    current = await self._client.get(RESOURCE_CLAIMS, name, pod.namespace)
+                if current["metadata"]["uid"] != uid or current["metadata"].get("deletionTimestamp"):
+                    raise BindingError(f"claim {pod.namespace}/{name} got deleted in the meantime")
+                present = (current.get("status") or {}).get("allocation")
+                if allocation is not None and present is not None:
+                    raise BindingError(f"claim {pod.namespace}/{name} got allocated elsewhere in the meantime")
+                if allocation is None and present is None:
+                    raise BindingError(f"claim {pod.namespace}/{name} got deallocated in the meantime")
+                if FINALIZER not in (current["metadata"].get("finalizers") or ()):
+                    current = await self._client.update(RESOURCE_CLAIMS, _with_finalizer(current))
+                updated = _with_allocation(current, allocation, rfc3339(self._clock.now()), pod)
+                self._devices.confirm(await self._client.update(RESOURCE_CLAIMS, updated, subresource="status"))
+                return
+            except ApiError as error:
+                if not error.conflict or attempt == _ATTEMPTS - 1:
+                    raise
+
+    async def _allocate_extended(self, pod: PodFacts, offer: Devices, reservation: Reservation) -> None:
+        assert offer.extended is not None and offer.extended_allocation is not None
+        created = await self._client.create(RESOURCE_CLAIMS, special_claim(pod.pod, offer.extended.requests))
+        # The claim takes the place of its stand-in without a moment in which the devices seem free.
+        stand_in = reservation.assumed.pop()
+        self._devices.forget(stand_in["metadata"]["uid"], stand_in)
+        reservation.assumed.append(_with_allocation(created, offer.extended_allocation, None, pod))
+        reservation.created.append(created)
+        self._devices.assume(reservation.assumed[-1])
+        await self._allocate(pod, created, offer.extended_allocation)
+        status = {
+            "extendedResourceClaimStatus": {
+                "requestMappings": offer.extended.mappings,
+                "resourceClaimName": created["metadata"]["name"],
+            }
+        }
+        await self._client.patch(
+            PODS, pod.name, {"status": status}, kind="strategic", namespace=pod.namespace, subresource="status"
+        )
+
+    async def _await_conditions(self, pod: PodFacts, node_name: str, names: list[str]) -> None:
+        """Wait for devices that must be attached first (KEP-5007)."""
+        deadline = self._clock.monotonic() + BINDING_TIMEOUT
+        announced = False
+        for name in names:
+            while True:
+                claim = self._devices.claim(pod.namespace, name)
+                if claim is None:
+                    raise BindingError(f"claim {pod.namespace}/{name} got deleted in the meantime")
+                failed, pending = _conditions(claim)
+                if failed:
+                    await self._give_up(claim)
+                    raise BindingError(f"device binding failed: {failed}", unschedulable=True)
+                if not pending:
+                    break
+                if not announced:
+                    announced = True
+                    text = f"waiting for binding conditions for device on node {node_name}"
+                    self._announce(pod, "Normal", "BindingConditionsPending", text)
+                if not await self._changed(claim["metadata"]["uid"], deadline - self._clock.monotonic()):
+                    await self._give_up(claim)
+                    raise BindingError("device binding timeout", unschedulable=True)
+
+    async def _changed(self, uid: str, seconds: float) -> bool:
+        """Wait for a change of the claim; false if `seconds` passed first."""
+        event = self._waiting.setdefault(uid, asyncio.Event())
+        event.clear()
+        waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(self._clock.sleep(max(0.0, seconds)))]
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            self._waiting.pop(uid, None)
+        return waits[0] in done
+
+    async def _give_up(self, claim: Object) -> None:
+        try:
+            current = await self._client.get(RESOURCE_CLAIMS, claim["metadata"]["name"], claim["metadata"]["namespace"])
+            await self.deallocate(current)
+        except ApiError as error:
+            if not error.not_found:
+                raise BindingError(error.message) from error
+
+
+def _binding(pod: PodFacts, node_name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+        "target": {"kind": "Node", "name": node_name},
+    }
+
+
+def _with_finalizer(claim: Object) -> dict[str, Any]:
+    metadata = claim["metadata"]
+    return {**claim, "metadata": {**metadata, "finalizers": [*(metadata.get("finalizers") or ()), FINALIZER]}}
+
+
+def _with_allocation(
+    claim: Object, allocation: dict[str, Any] | None, stamp: str | None, pod: PodFacts
+) -> dict[str, Any]:
+    """A copy of the claim, allocated (if `allocation` is given) and reserved for the pod."""
+    status = dict(claim.get("status") or {})
+    if allocation is not None:
+        status["allocation"] = copy.deepcopy(allocation) | ({"allocationTimestamp": stamp} if stamp else {})
+    if all(one.get("uid") != pod.uid for one in status.get("reservedFor") or ()):
+        consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
+        status["reservedFor"] = [*(status.get("reservedFor") or ()), consumer]
+    return {**claim, "status": status}
+
+
+def _reserved(claim: Object, pod: PodFacts) -> bool:
+    return any(one.get("uid") == pod.uid for one in (claim.get("status") or {}).get("reservedFor") or ())
+
+
+def _claim_names(demand: ClaimDemand | None) -> list[str]:
+    if demand is None:
+        return []
+    return [claim["metadata"]["name"] for claim in [*demand.open, *(one for one, _ in demand.fixed)]]
+
+
+def _conditions(claim: Object) -> tuple[str, bool]:
+    """What failed (or nothing), and whether some binding condition is still missing."""
+    status = claim.get("status") or {}
+    known = {(one["driver"], one["pool"], one["device"]): one for one in status.get("devices") or ()}
+    pending = False
+    for result in ((status.get("allocation") or {}).get("devices") or {}).get("results") or ():
+        wanted = result.get("bindingConditions")
+        if not wanted:
+            continue
+        device = known.get((result["driver"], result["pool"], result["device"])) or {}
+        true = {one["type"]: one for one in device.get("conditions") or () if one.get("status") == "True"}
+        for failure in result.get("bindingFailureConditions") or ():
+            if failure in true:
+                text = f"condition {failure} is true for device {result['driver']}/{result['pool']}/{result['device']}"
+                return text, False
+        pending = pending or any(condition not in true for condition in wanted)
+    return "", pending
