@@ -2,10 +2,10 @@
 
 A simulated machine is only worth something if everything that looks at a real one can look at it: so its files are
 files, its links are links, and its device nodes are nodes with the kernel's numbers wherever the process may make them
-(`mknod` wants root). Where it may not, a *stand-in* takes the node's place: a regular file of one line,
-`c 195 0` (kind, major, minor, perhaps the access granted), which whatever reads a node's numbers reads instead. Nothing behind the numbers is
-simulated: opening such a node answers ENXIO when the device cgroup allows it and EPERM when it does not, and that
-difference is what the simulation needs.
+(`mknod` wants root). Where it may not, a *stand-in* takes the node's place: a regular file of one line, `c 195 0`
+(kind, major, minor, perhaps the access granted), which whatever reads a node's numbers reads instead. Nothing behind
+the numbers is simulated: opening such a node answers ENXIO when the device cgroup allows it and EPERM when it does
+not, and that difference is what the simulation needs.
 """
 
 from __future__ import annotations

@@ -47,6 +47,7 @@ class Gpu(Device):
     serial: str
     vbios: str
     module_id: int
+    addressing_mode: str | None = None
     cluster_uuid: str | None = None
     clique_id: int | None = None
     mig_enabled: bool = False

@@ -377,6 +377,7 @@ class SimulatedMachine:
             serial=f"165{own.int % 10**10:010d}",
             vbios=_VBIOS[product.architecture],
             module_id=slot.moduleId,
+            addressing_mode=product.addressingMode,
             cluster_uuid=str(self._uuid("rack")) if cluster == "rack" else cluster,
             clique_id=fabric.cliqueId if fabric else None,
             mig_enabled=state.mig_enabled,

@@ -80,7 +80,7 @@ def query_fields(gpu: Gpu) -> dict[str, tuple[str, str]]:
         "compute_cap": product.computeCapability,
         "compute_mode": "Default",
         "persistence_mode": "Enabled",
-        "addressing_mode": product.addressingMode,
+        "addressing_mode": gpu.addressing_mode or _UNKNOWN,
         "gsp.mode.current": "Enabled",
         "pstate": "P0",
         "temperature.gpu": str(_temperature(gpu)),

@@ -1,0 +1,1 @@
+"""Inventory: published devices (`devices`), pools cut into slices (`slices`), publishing and staleness."""

@@ -1,0 +1,194 @@
+"""GPUs as NVIDIA's DRA driver 0.5 publishes them: whole GPUs, static and dynamic MIG, consumable shares, taints.
+
+Names, attributes, types, value formats and capacities follow recordings of that driver (`cases/slices`), so that a
+selector written for it selects the same devices here. What it orders at random is sorted here. Two things are better
+on purpose: a lost GPU taints itself and not the whole node, and the taint of an XID goes when the GPU has recovered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from drakkar.inventory import devices as api
+from drakkar.inventory.devices import Attribute, Consumption, CounterSet, PublishedDevice, Taint
+from drakkar.inventory.slices import Pool
+from drakkar.vendors.nvidia import mig
+from drakkar.vendors.nvidia.gpu import Gpu, MigInstance
+from drakkar.vendors.nvidia.xids import xid
+
+DRIVER = "gpu.nvidia.com"
+
+#: Consumable shares: off, by memory, without a limit, or a number of shares per device.
+Shares = Literal["", "memory", "unlimited"] | int
+
+
+@dataclass(frozen=True, slots=True)
+class PublishOptions:
+    """What of the driver's feature gates is on: `DynamicMIG`, `ConsumableShares`, `DRAListTypeAttributes`, health.
+
+    `extras` adds attributes of our own under `drakkar.dev/` (serial, NVLink clique), which NVIDIA's driver lacks.
+    """
+
+    dynamic_mig: bool = False
+    shares: Shares = ""
+    list_attributes: bool = False
+    health_taints: bool = True
+    extras: bool = False
+
+
+def published_pool(gpus: Sequence[Gpu], node_name: str, options: PublishOptions = PublishOptions()) -> Pool:
+    """The pool of a node with these GPUs; the pool's name is the node's."""
+    groups: list[tuple[PublishedDevice, ...]] = []
+    counter_sets: list[CounterSet] = []
+    for gpu in gpus:
+        if options.dynamic_mig and gpu.mig_board is not None:
+            counters, group = _dynamic(gpu, options)
+            counter_sets += counters
+        elif gpu.mig_enabled:
+            group = tuple(_mig_device(gpu, one, options) for one in sorted(gpu.mig_instances, key=_place))
+        else:
+            group = (_gpu_device(gpu, options),)
+        groups.append(group)
+    if not options.dynamic_mig:
+        groups = [tuple(device for group in groups for device in group)]
+    return Pool(DRIVER, node_name, node_name, tuple(groups), tuple(counter_sets))
+
+
+def gpu_device_name(gpu: Gpu) -> str:
+    """The name of a whole GPU: `gpu-<minor>`."""
+    return f"gpu-{gpu.minor}"
+
+
+def mig_device_name(gpu: Gpu, instance: MigInstance) -> str:
+    """The name of a MIG device: `gpu-1-mig-3g40gb-9-4`."""
+    return mig.device_name(gpu.minor, instance.profile.name, instance.profile.id, instance.start)
+
+
+def _gpu_device(gpu: Gpu, options: PublishOptions) -> PublishedDevice:
+    attributes = {"type": api.string("gpu"), "uuid": api.string(gpu.uuid)} | _common(gpu, options)
+    memory = {"memory": api.capacity(api.binary_quantity(gpu.product.memoryMiB << 20))}
+    return _shared(PublishedDevice(gpu_device_name(gpu), attributes, memory, taints=_taints(gpu, options)), options)
+
+
+def _mig_device(gpu: Gpu, instance: MigInstance, options: PublishOptions) -> PublishedDevice:
+    attributes = {
+        "type": api.string("mig"),
+        "uuid": api.string(instance.uuid),
+        "parentUUID": api.string(gpu.uuid),
+        "profile": api.string(instance.profile.name),
+    } | _common(gpu, options)
+    capacity = _capacities(instance.profile.figures())
+    capacity |= {f"memorySlice{number}": api.capacity("1") for number in instance.slices}
+    device = PublishedDevice(mig_device_name(gpu, instance), attributes, capacity, taints=_taints(gpu, options))
+    return _shared(device, options)
+
+
+def _dynamic(gpu: Gpu, options: PublishOptions) -> tuple[list[CounterSet], tuple[PublishedDevice, ...]]:
+    """One GPU under the DynamicMIG gate: its counter set, then the GPU and every profile at every placement.
+
+    On Ampere MIG mode cannot be switched without a reset, so there the mode decides: the GPU or partitions.
+    """
+    board = gpu.mig_board
+    assert board is not None
+    fixed_mode = gpu.product.mig is not None and gpu.product.mig.toggleNeedsReset
+    if fixed_mode and not gpu.mig_enabled:
+        return [], (_gpu_device(gpu, options),)
+    name = f"gpu-{gpu.minor}-counter-set"
+    totals = board.totals()
+    counters = _counters(totals) | {f"memory-slice-{number}": "1" for number in range(board.memory_slices())}
+    taints = _taints(gpu, options)
+    devices = []
+    if not fixed_mode:
+        attributes = {"type": api.string("gpu"), "uuid": api.string(gpu.uuid)} | _common(gpu, options)
+        whole = Consumption(name, counters)
+        devices.append(PublishedDevice(gpu_device_name(gpu), attributes, _capacities(totals), (whole,), taints))
+    for profile in board.profiles:
+        attributes = {
+            "type": api.string("mig"),
+            "parentUUID": api.string(gpu.uuid),
+            "profile": api.string(profile.name),
+        } | _common(gpu, options)
+        for start in profile.starts:
+            slices = {f"memory-slice-{number}": "1" for number in mig.used_slices(start, profile.size)}
+            part = Consumption(name, _counters(profile.figures()) | slices)
+            device_name = mig.device_name(gpu.minor, profile.name, profile.id, start)
+            devices.append(PublishedDevice(device_name, attributes, _capacities(profile.figures()), (part,), taints))
+    return [CounterSet(name, counters)], tuple(sorted(devices, key=lambda device: device.name))
+
+
+def _common(gpu: Gpu, options: PublishOptions) -> dict[str, Attribute]:
+    attributes = {
+        "productName": api.string(gpu.model),
+        "brand": api.string(gpu.product.brand),
+        "architecture": api.string(gpu.product.architecture),
+        "cudaComputeCapability": api.version(api.semantic_version(gpu.product.computeCapability)),
+        "driverVersion": api.version(api.semantic_version(gpu.driver_version)),
+        "cudaDriverVersion": api.version(api.semantic_version(gpu.cuda_version)),
+        "resource.kubernetes.io/pciBusID": api.string(gpu.bus_id),
+    }
+    if gpu.addressing_mode is not None:
+        attributes["addressingMode"] = api.string(gpu.addressing_mode)
+    if gpu.pcie_root is not None:
+        attributes["resource.kubernetes.io/pcieRoot"] = api.string(gpu.pcie_root)
+    if gpu.numa_node is not None:
+        numa = {"ints": [gpu.numa_node]} if options.list_attributes else api.integer(gpu.numa_node)
+        attributes["resource.kubernetes.io/numaNode"] = numa
+    if options.extras:
+        attributes["drakkar.dev/serial"] = api.string(gpu.serial)
+        if gpu.clique is not None:
+            attributes["drakkar.dev/nvlinkClique"] = api.string(gpu.clique)
+    return attributes
+
+
+def _taints(gpu: Gpu, options: PublishOptions) -> tuple[Taint, ...]:
+    if not options.health_taints:
+        return ()
+    taints = []
+    if gpu.lost:
+        taints.append(Taint(f"{DRIVER}/gpu-lost", "NoSchedule"))
+    if gpu.xids:
+        latest = gpu.xids[-1]
+        known = xid(latest)
+        effect = "None" if known is not None and known.ignored else "NoSchedule"
+        taints.append(Taint(f"{DRIVER}/xid", effect, str(latest)))
+    return tuple(taints)
+
+
+def _capacities(figures: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+    return {name: api.capacity(_quantity(name, amount)) for name, amount in figures.items()}
+
+
+def _counters(figures: Mapping[str, int]) -> dict[str, str]:
+    """Counter names are the capacity names turned from camel case to dashes."""
+    return {re.sub(r"[A-Z]", lambda m: f"-{m[0].lower()}", name): _quantity(name, n) for name, n in figures.items()}
+
+
+def _quantity(name: str, amount: int) -> str:
+    return api.binary_quantity(amount << 20) if name == "memory" else str(amount)
+
+
+def _shared(device: PublishedDevice, options: PublishOptions) -> PublishedDevice:
+    """The device under the ConsumableShares gate: its memory can be requested in parts of one MiB."""
+    if options.shares == "":
+        return device
+    capacity = dict(device.capacity)
+    memory = capacity.get("memory")
+    if memory is not None:
+        total = str(memory["value"])
+        by_memory = options.shares == "memory"
+        valid = {"min": "1Mi" if by_memory else "0", "max": total, "step": "1Mi"}
+        capacity["memory"] = api.capacity(total, {"default": total if by_memory else "0", "validRange": valid})
+        if isinstance(options.shares, int):
+            number = str(options.shares)
+            shares = {"min": "1", "max": number, "step": "1"}
+            capacity["shares"] = api.capacity(number, {"default": "1", "validRange": shares})
+    return PublishedDevice(
+        device.name, device.attributes, capacity, device.consumes, device.taints, allow_multiple_allocations=True
+    )
+
+
+def _place(instance: MigInstance) -> tuple[int, int]:
+    return instance.start, instance.profile.id
