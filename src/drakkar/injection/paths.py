@@ -1,0 +1,18 @@
+"""Lexical paths as OCI runtimes and the reference library read them; the file system is not asked."""
+
+from __future__ import annotations
+
+import posixpath
+
+__all__ = ["clean", "depth"]
+
+
+def clean(path: str) -> str:
+    """The shortest equivalent path; unlike POSIX, two leading slashes are one, and "" is "."."""
+    cleaned = posixpath.normpath(path)
+    return cleaned[1:] if cleaned.startswith("//") else cleaned
+
+
+def depth(path: str) -> int:
+    """How many slashes the cleaned path has; the order in which mounts are made."""
+    return clean(path).count("/")
