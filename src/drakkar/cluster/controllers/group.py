@@ -1,0 +1,52 @@
+"""All controllers of the embedded cluster as one thing to start and stop."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from drakkar.cluster.controllers.claim_release import ClaimRelease
+from drakkar.cluster.controllers.claim_templates import ClaimTemplates
+from drakkar.cluster.controllers.controller import Context, Controller
+from drakkar.kube.client import Client
+from drakkar.kube.clock import Clock, SystemClock
+
+CONTROLLERS: dict[str, type[Controller]] = {
+    "resource-claim-templates": ClaimTemplates,
+    "resource-claim-release": ClaimRelease,
+}
+"""Every controller by the name under which it can be left out."""
+
+
+class ControllerGroup:
+    """The controllers of one control plane; they share informers."""
+
+    def __init__(
+        self, client: Client, *, clock: Clock | None = None, without: Collection[str] = (), root_ca: str = ""
+    ) -> None:
+        unknown = set(without) - CONTROLLERS.keys()
+        if unknown:
+            raise ValueError(f"unknown controllers {sorted(unknown)}; there are {', '.join(CONTROLLERS)}")
+        self._context = Context(client, clock or SystemClock(), root_ca=root_ca)
+        self._controllers = [make(self._context) for name, make in CONTROLLERS.items() if name not in without]
+
+    async def start(self) -> None:
+        """Return when the caches are filled and all controllers work."""
+        await self._context.start()
+        for controller in self._controllers:
+            await controller.start()
+
+    async def stop(self) -> None:
+        for controller in self._controllers:
+            await controller.stop()
+        await self._context.stop()
+
+
+def run_controllers(
+    client: Client, *, clock: Clock | None = None, without: Collection[str] = (), root_ca: str = ""
+) -> ControllerGroup:
+    """The group, not started yet.
+
+    `client` should write as kube-controller-manager. `without` names controllers to leave out (hand-made nodes stay
+    Ready only without "node-lifecycle"). `root_ca`, the cluster's CA as PEM, is published in each namespace.
+    """
+    return ControllerGroup(client, clock=clock, without=without, root_ca=root_ca)
