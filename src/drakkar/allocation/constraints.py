@@ -1,0 +1,133 @@
+"""matchAttribute and distinctAttribute as bit sets: which devices still satisfy a constraint after some were chosen.
+
+The values of one attribute over a node's devices are indexed once; a constraint is then a mask that narrows (match) or
+shrinks (distinct) with each device. Versions are compared as text, values of different types are never equal, a device
+without the attribute never fits (KEP-4381, KEP-5075; list attributes KEP-5491).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from drakkar.allocation.pools import NodeView, PoolBody
+from drakkar.allocation.requests import DISTINCT, MATCH, Constraint
+
+_SCALARS: Final = ("int", "bool", "string", "version")
+_LISTS: Final = {"ints": "int", "bools": "bool", "strings": "string", "versions": "version"}
+_NOTHING: Final = ("", None)  # stands for a list while the list feature is off: it equals nothing, not even itself
+
+Value = tuple[str, Any]
+
+
+class AttributeBits:
+    """The values of one attribute: per device its values, per value its devices."""
+
+    __slots__ = ("devices_with", "lists", "present", "values")
+
+    def __init__(self) -> None:
+        self.present = 0
+        self.lists = 0  # devices whose value is a list while the feature is off
+        self.values: dict[int, tuple[Value, ...]] = {}
+        self.devices_with: dict[Value, int] = {}
+
+    def add(self, number: int, values: tuple[Value, ...]) -> None:
+        bit = 1 << number
+        self.present |= bit
+        self.values[number] = values
+        if values == (_NOTHING,):
+            self.lists |= bit
+            return
+        for value in values:
+            self.devices_with[value] = self.devices_with.get(value, 0) | bit
+
+    def any_of(self, values: Iterable[Value]) -> int:
+        """The devices that have at least one of the values."""
+        bits = 0
+        for value in values:
+            bits |= self.devices_with.get(value, 0)
+        return bits
+
+
+class Narrowing(NamedTuple):
+    """The state of one constraint: the devices that still satisfy it, and the values it remembers."""
+
+    mask: int
+    values: frozenset[Value] | None
+
+
+def attribute_bits(view: NodeView, attribute: str, *, lists: bool) -> AttributeBits:
+    """The index of an attribute over a node's devices."""
+    key = ("attribute", attribute)
+    found: AttributeBits | None = view.bits.get(key)
+    if found is None:
+        found = view.bits[key] = AttributeBits()
+        for body, offset in view.parts:
+            for number, values in _values_in(body, key, attribute, lists).items():
+                found.add(number + offset, values)
+    return found
+
+
+def start_of(index: AttributeBits) -> Narrowing:
+    """Nothing chosen yet: any device that has the attribute."""
+    return Narrowing(index.present, None)
+
+
+def narrowed(constraint: Constraint, index: AttributeBits, before: Narrowing, values: tuple[Value, ...]) -> Narrowing:
+    """The state after choosing a device with these values (which the state before allows)."""
+    if constraint.kind == MATCH:
+        common = frozenset(values) if before.values is None else before.values & frozenset(values)
+        return Narrowing(index.any_of(common), common)
+    taken = frozenset(values) if before.values is None else before.values | frozenset(values)
+    return Narrowing(index.present & ~index.any_of(taken) & ~index.lists, taken)
+
+
+def allows(constraint: Constraint, before: Narrowing, values: tuple[Value, ...] | None) -> bool:
+    """Whether a device with these values satisfies the constraint (None: it has no such attribute)."""
+    if values is None:
+        return False
+    if before.values is None:
+        return True
+    if values == (_NOTHING,):
+        return False
+    common = before.values & frozenset(values)
+    return not common if constraint.kind == DISTINCT else bool(common)
+
+
+def values_of(raw: Mapping[str, Any], driver: str, attribute: str, *, lists: bool) -> tuple[Value, ...] | None:
+    """A device's values of an attribute; None if it has none.
+
+    The attribute is looked up under its full name, and under its bare name in the driver's own domain.
+    """
+    attributes = raw.get("attributes") or {}
+    published = attributes.get(attribute)
+    if published is None:
+        domain, _, bare = attribute.rpartition("/")
+        if not domain or domain != driver:
+            return None
+        published = attributes.get(bare)
+        if published is None:
+            return None
+    for kind in _SCALARS:
+        value = published.get(kind)
+        if value is not None:
+            return ((kind, value),)
+    if not lists:
+        return (_NOTHING,)
+    for kind, scalar in _LISTS.items():
+        if published.get(kind) is not None:
+            return tuple((scalar, value) for value in published[kind])
+    return (_NOTHING,)
+
+
+def _values_in(
+    body: PoolBody, key: tuple[str, str], attribute: str, lists: bool
+) -> Mapping[int, tuple[Value, ...]]:
+    found: dict[int, tuple[Value, ...]] | None = body.bits.get(key)
+    if found is None:
+        found = body.bits[key] = {}
+        for number, device in enumerate(body.devices):
+            values = values_of(device.raw, device.key.driver, attribute, lists=lists)
+            if values is not None:
+                found[number] = values
+    return found

@@ -1,0 +1,262 @@
+"""Pools as seen from a node: which slices belong together, whether they are whole and sound, and the device numbers.
+
+Rules of KEP-4381 as the 1.37 allocator applies them: slices for the node first, then those without a node name; a
+newer generation replaces an older one; a pool that does not reach the announced number of slices is looked up in the
+whole cluster, and is then obsolete, incomplete or complete. Devices are numbered in the order of the search, pools by
+(driver, name) with pools that have binding conditions last, slices by name, devices by index.
+
+A `PoolBody` is shared by all nodes that see the same slices of a pool, a `NodeView` is one node's list of bodies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from drakkar.allocation.counters import CounterLedger, problem_in_counters
+from drakkar.allocation.features import Features
+from drakkar.allocation.nodes import node_selector_matches, node_selector_problem
+from drakkar.allocation.slices import Device, PoolKey, SliceRecord
+from drakkar.allocation.usage import DeviceUse
+
+INCOMPLETE = "incomplete"
+INVALID = "invalid"
+
+
+class PoolBody:
+    """The numbered devices of one pool and everything derived from their content."""
+
+    __slots__ = (
+        "bits",
+        "devices",
+        "in_use",
+        "index",
+        "key",
+        "late",
+        "ledger",
+        "problem",
+        "shared",
+        "slices",
+        "status",
+        "wide",
+    )
+
+    def __init__(
+        self, key: PoolKey, slices: Sequence[SliceRecord], wide: Sequence[SliceRecord], features: Features
+    ) -> None:
+        self.key = key
+        self.slices = sorted(slices, key=_slice_name)
+        self.wide = wide  # further slices of the pool, for other nodes
+        self.problem = _problem(self.slices, wide, features)
+        self.status = INVALID if self.problem else ""
+        self.late = False
+        self.devices: list[Device] = []
+        if not self.problem:
+            for record in self.slices:
+                self.late = self.late or record.binding
+                self.devices += record.all_devices()
+        self.index = {device.name: number for number, device in enumerate(self.devices)}
+        self.in_use = 0  # devices that are taken as a whole
+        self.shared = 0  # devices of which at least one share is in use
+        self.bits: dict[Any, Any] = {}  # per predicate: its bit set over these devices
+        self.ledger: CounterLedger | None = None
+        if not self.problem and features.partitionable_devices:
+            everything = [*self.slices, *wide]
+            if any(raw.get("consumesCounters") for record in everything for raw in record.raw_devices):
+                self.ledger = CounterLedger(everything)
+
+    def note_use(self, device: str, use: DeviceUse | None, *, shares: bool) -> None:
+        """Take over how a device is in use; without `shares` any use takes the whole device."""
+        whole = use is not None and (bool(use.wholes) or (not shares and bool(use.shares)))
+        shared = use is not None and shares and bool(use.shares)
+        number = self.index.get(device)
+        if number is not None:
+            bit = 1 << number
+            self.in_use = self.in_use | bit if whole else self.in_use & ~bit
+            self.shared = self.shared | bit if shared else self.shared & ~bit
+        if self.ledger is not None:
+            self.ledger.set_in_use(device, whole or shared)
+
+
+class BrokenPool:
+    """A pool whose devices cannot be used now; it keeps its place in the order."""
+
+    __slots__ = ("key", "late", "problem", "status")
+
+    def __init__(self, key: PoolKey, status: str, problem: str) -> None:
+        self.key = key
+        self.status = status
+        self.problem = problem
+        self.late = False
+
+
+class NodeView:
+    """One node's devices, numbered over all its pools."""
+
+    __slots__ = (
+        "bits",
+        "body",
+        "broken",
+        "capable",
+        "devices",
+        "error",
+        "has_counters",
+        "has_shareable",
+        "invalid",
+        "node",
+        "obsolete",
+        "parts",
+        "pools",
+    )
+
+    def __init__(self, node: Mapping[str, Any], pools: Iterable[PoolBody | BrokenPool], error: str = "") -> None:
+        self.node = node
+        self.error = error
+        self.pools = sorted(pools, key=_pool_order)
+        self.parts: list[tuple[PoolBody, int]] = []
+        self.devices: list[Device] = []
+        self.broken: list[BrokenPool | PoolBody] = []
+        self.obsolete: list[PoolKey] = []
+        self.invalid = False
+        for pool in self.pools:
+            if isinstance(pool, BrokenPool) or pool.status:
+                self.broken.append(pool)
+                self.invalid = self.invalid or pool.status == INVALID
+                continue
+            self.parts.append((pool, len(self.devices)))
+            self.devices += pool.devices
+        self.body = self.parts[0][0] if len(self.parts) == 1 else None
+        self.has_counters = any(part.ledger is not None for part, _ in self.parts)
+        self.has_shareable = any(device.shareable for device in self.devices)
+        self.bits: dict[Any, Any] = {}
+        status = node.get("status") or {}
+        self.capable = frozenset(status.get("declaredFeatures") or ())
+
+    def in_use(self) -> int:
+        """The devices that are taken as a whole."""
+        if self.body is not None:
+            return self.body.in_use
+        bits = 0
+        for body, offset in self.parts:
+            bits |= body.in_use << offset
+        return bits
+
+    def shared(self) -> int:
+        """The devices of which shares are in use."""
+        bits = 0
+        for body, offset in self.parts:
+            bits |= body.shared << offset
+        return bits
+
+    def joined(self, of_body: Callable[[PoolBody], int]) -> int:
+        """One bit set over all devices from a bit set per pool."""
+        bits = 0
+        for body, offset in self.parts:
+            bits |= of_body(body) << offset
+        return bits
+
+
+def gather(
+    node: Mapping[str, Any],
+    local: Iterable[SliceRecord],
+    everywhere: Iterable[SliceRecord],
+    slices_of_pool: Callable[[PoolKey], Iterable[SliceRecord]],
+    body_of: Callable[[PoolKey, tuple[SliceRecord, ...], tuple[SliceRecord, ...]], PoolBody],
+    features: Features,
+) -> tuple[NodeView, list[PoolKey]]:
+    """The node's view, and the pools whose slices it depends on."""
+    groups: dict[PoolKey, list[SliceRecord]] = {}
+    for record in (*local, *everywhere):
+        try:
+            if not _for_node(record, node, features):
+                continue
+        except _Unreadable as unreadable:
+            return NodeView(node, (), f"gather pool information: {unreadable}"), list(groups)
+        group = groups.get(record.key)
+        if group is None or record.generation > group[0].generation:
+            groups[record.key] = [record]
+        elif record.generation == group[0].generation:
+            group.append(record)
+    pools: list[PoolBody | BrokenPool] = []
+    obsolete = []
+    for key, group in groups.items():
+        wide: list[SliceRecord] = []
+        count, generation = group[0].count, group[0].generation
+        if len(group) != count:
+            found = list(slices_of_pool(key))
+            if any(record.generation > generation for record in found):
+                obsolete.append(key)
+                continue
+            found = [r for r in found if r.generation == generation and not _ignored(r, features)]
+            if len(found) != count:
+                text = f"{len(found)} of {count} slices of generation {generation}"
+                pools.append(BrokenPool(key, INCOMPLETE, text))
+                continue
+            ours = set(map(id, group))
+            wide = [record for record in found if id(record) not in ours]
+        pools.append(body_of(key, tuple(group), tuple(wide)))
+    view = NodeView(node, pools)
+    view.obsolete = obsolete
+    return view, list(groups)
+
+
+class _Unreadable(Exception):
+    """A node selector of a slice or device that cannot be parsed."""
+
+
+def _for_node(record: SliceRecord, node: Mapping[str, Any], features: Features) -> bool:
+    if _ignored(record, features):
+        return False
+    if not features.partitionable_devices and (record.per_device or record.counter_sets):
+        return False
+    if record.node_name or record.all_nodes:
+        return True
+    if record.selector is not None:
+        problem = node_selector_problem(record.selector)
+        if problem:
+            raise _Unreadable(f"failed to perform node selection for slice {record.name}: {problem}")
+        return node_selector_matches(record.selector, node)
+    return record.per_device and any(_device_for_node(raw, record, node) for raw in record.raw_devices)
+
+
+def _device_for_node(raw: Mapping[str, Any], record: SliceRecord, node: Mapping[str, Any]) -> bool:
+    selector = raw.get("nodeSelector")
+    if selector is not None and not raw.get("nodeName"):
+        problem = node_selector_problem(selector)
+        if problem:
+            where = f"device {raw['name']} in slice {record.name}"
+            raise _Unreadable(f"failed to perform node selection for {where}: {problem}")
+    return device_is_for(raw, node)
+
+
+def device_is_for(raw: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
+    """Whether a device with its own node selection is for this node; raises `AllocationError` if unreadable."""
+    if raw.get("nodeName"):
+        return bool(raw["nodeName"] == (node.get("metadata") or {}).get("name"))
+    if raw.get("allNodes") is True:
+        return True
+    selector = raw.get("nodeSelector")
+    return selector is not None and node_selector_matches(selector, node)
+
+
+def _ignored(record: SliceRecord, features: Features) -> bool:
+    """Slices with compatibility groups do not exist for a scheduler that does not know them."""
+    return record.grouped and not features.compatibility_groups
+
+
+def _problem(slices: Sequence[SliceRecord], wide: Sequence[SliceRecord], features: Features) -> str:
+    seen: set[str] = set()
+    for record in slices:
+        for raw in record.raw_devices:
+            if raw["name"] in seen:
+                return f"device {raw['name']} is published twice"
+            seen.add(raw["name"])
+    return problem_in_counters([*slices, *wide]) if features.partitionable_devices else ""
+
+
+def _slice_name(record: SliceRecord) -> bytes:
+    return record.name.encode()
+
+
+def _pool_order(pool: PoolBody | BrokenPool) -> tuple[bool, bytes, bytes]:
+    return pool.late, pool.key.driver.encode(), pool.key.pool.encode()

@@ -1,0 +1,339 @@
+"""Which devices a request may get, as bit sets cached by content.
+
+A selector is evaluated once per distinct content of what it reads: if every use of `device` names a fixed attribute,
+two devices that agree in those attributes share the answer, so nodes with equal hardware share all work. Evaluation
+order, short-circuits and error texts are upstream's: class selectors, then request selectors, then the device's own
+node selection (KEP-4381, KEP-4815); a device behind a false selector is never evaluated further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from drakkar.allocation.capacity import Amounts, CapacityProblem, amounts_for
+from drakkar.allocation.errors import AllocationError
+from drakkar.allocation.features import Features
+from drakkar.allocation.pools import NodeView, PoolBody, device_is_for
+from drakkar.allocation.requests import Ask
+from drakkar.allocation.slices import Device
+from drakkar.allocation.taints import untolerated
+
+COMPILE: Final = "CEL compile error"
+RUNTIME: Final = "CEL runtime error"
+_MEMO_LIMIT: Final = 100_000
+
+_encode = msgspec.json.encode
+
+
+class Failure(NamedTuple):
+    """An error that ends the scheduling attempt when the search comes to a device."""
+
+    kind: str  # what goes before the text: see `message`
+    text: str
+    device: Device | None = None
+
+    def message(self, claim: str, ask: Ask) -> str:
+        """The full text, for a claim named ns/name."""
+        if self.kind == "class":
+            return f"class {ask.class_record.name}: {self.text}"
+        if self.kind == "claim":
+            return f"claim {claim}: {self.text}"
+        if self.kind == "capacity" and self.device is not None:
+            # Upstream names the device in full in the search but barely when it lists the devices of mode All.
+            where = self.device.name if ask.all_devices else str(self.device.key)
+            return f"claim {claim}, request {ask.name}: checking capacity for device {where}: {self.text}"
+        return self.text
+
+
+class Fit(NamedTuple):
+    """The devices of one request, numbered as in the pool or view it was made for."""
+
+    ok: int  # can be allocated as far as content goes
+    failing: int  # the search stops with an error when it comes to them
+    blocked: int  # selected, but never given out: untolerated taint, operations the node does not know
+    failures: Mapping[int, Failure]
+    checked: int  # the capacity has to be compared with what is left
+
+    @property
+    def selected(self) -> int:
+        """What mode All collects."""
+        return self.ok | self.blocked
+
+
+class Selector:
+    """One CEL expression with its answers by content."""
+
+    __slots__ = ("_memo", "problem", "program", "reads", "text")
+
+    def __init__(self, text: str, compile_selector: Callable[[str], Any]) -> None:
+        self.text = text
+        self.program: Any = None
+        self.problem = ""
+        self.reads: tuple[tuple[str, str, str], ...] | None = None
+        self._memo: dict[Any, bool | str] = {}
+        try:
+            self.program = compile_selector(text)
+        except CelProblem as problem:
+            self.problem = str(problem)
+            return
+        reads = getattr(self.program, "reads", None)
+        self.reads = None if reads is None else tuple(sorted(reads))
+
+    def answer(self, device: Device, deadline: Any) -> bool | str:
+        """True, False or the text of a runtime error."""
+        key = content_of(device) if self.reads is None else _projection(device, self.reads)
+        found = self._memo.get(key)
+        if found is None:
+            found = evaluate(self.program, device, deadline)
+            if len(self._memo) >= _MEMO_LIMIT:
+                self._memo.clear()
+            self._memo[key] = found
+        return found
+
+
+class CelProblem(Exception):
+    """A CEL expression that does not compile, in upstream's words."""
+
+
+def evaluate(program: Any, device: Device, deadline: Any = None) -> bool | str:
+    """One selector on one device: its truth, or the text of the runtime error."""
+    from drakkar.cel import CelError, type_name
+
+    try:
+        value = program.evaluate({"device": value_of(device)}, deadline=deadline).value
+    except CelError as error:
+        if error.kind == "deadline":
+            raise AllocationError(
+                "filter operation aborted: context deadline exceeded", reason="Timeout", timed_out=True
+            ) from error
+        return error.message
+    if isinstance(value, bool):
+        return value
+    return f"CEL result of type {type_name(value)} could not be converted to bool"
+
+
+def value_of(device: Device) -> Any:
+    """What CEL sees as `device`; raises CelError if an attribute cannot be read."""
+    if device.value is None:
+        from drakkar.cel.device import DeviceValue
+
+        device.value = DeviceValue.from_json(device.key.driver, device.raw)
+    return device.value
+
+
+def content_of(device: Device) -> bytes:
+    """A hashable form of everything that CEL can see of a device."""
+    if device.content is None:
+        raw = device.raw
+        seen = [device.key.driver, raw.get("attributes"), raw.get("capacity"), device.shareable]
+        device.content = _encode(seen)
+    content: bytes = device.content
+    return content
+
+
+def _projection(device: Device, reads: tuple[tuple[str, str, str], ...]) -> tuple[Any, ...]:
+    raw, driver = device.raw, device.key.driver
+    seen: list[Any] = [driver]
+    for field, domain, name in reads:
+        if field == "allowMultipleAllocations":
+            seen.append(device.shareable)
+        elif field != "driver":
+            values = raw.get(field) or {}
+            seen.append(_frozen(values.get(f"{domain}/{name}")))
+            if domain == driver:
+                seen.append(_frozen(values.get(name)))
+    if not sound(device):
+        seen.append(content_of(device))
+    return tuple(seen)
+
+
+def _frozen(value: Any) -> Any:
+    if not value:
+        return value if value is None else ()
+    for kind, content in value.items():
+        if len(value) == 1 and not isinstance(content, list | dict):
+            return (kind, content, type(content))
+    return _encode(value)
+
+
+def sound(device: Device) -> bool:
+    """Whether every attribute can be read; if one cannot, every selector fails on the device."""
+    from drakkar.cel import CelError
+
+    try:
+        value_of(device)
+    except CelError:
+        return False
+    return True
+
+
+def fit_of_body(
+    body: PoolBody, ask: Ask, selector: Callable[[str], Selector], features: Features, deadline: Any
+) -> Fit:
+    """The devices of a pool for a request, as far as the node does not matter."""
+    found: Fit | None = body.bits.get(ask.key)
+    if found is None:
+        found = body.bits[ask.key] = _fit(body.devices, ask, selector, features, deadline)
+    return found
+
+
+def _fit(
+    devices: list[Device], ask: Ask, selector: Callable[[str], Selector], features: Features, deadline: Any
+) -> Fit:
+    chain = [
+        (selector(text), stage == 0, number)
+        for stage, texts in enumerate(ask.query)
+        for number, text in enumerate(texts)
+    ]
+    ok = blocked = failing = checked = 0
+    failures: dict[int, Failure] = {}
+    for number, device in enumerate(devices):
+        raw = device.raw
+        if not features.device_binding_and_status and raw.get("bindingConditions"):
+            continue
+        failure = _first_failure(device, chain, deadline)
+        if failure is False:
+            continue
+        if failure is None and features.consumable_capacity:
+            amounts = amounts_of(device, ask, features)
+            if isinstance(amounts, Failure):
+                failure = amounts
+            elif amounts is not None:
+                if amounts.refusal is not None or not amounts.fits():
+                    continue
+                checked |= 1 << number
+        if failure is not None:
+            failing |= 1 << number
+            failures[number] = failure
+        elif _blocked(device, ask, features):
+            blocked |= 1 << number
+        else:
+            ok |= 1 << number
+    return Fit(ok, failing, blocked, failures, checked)
+
+
+def _first_failure(device: Device, chain: list[tuple[Selector, bool, int]], deadline: Any) -> Failure | bool | None:
+    """None: selected; False: not selected; else the error."""
+    for selector, by_class, number in chain:
+        if selector.problem:
+            text = f"selector #{number}: {COMPILE}: {selector.problem}"
+            return Failure("class" if by_class else "claim", text)
+        answer = selector.answer(device, deadline)
+        if answer is False:
+            return False
+        if answer is not True:
+            text = f"selector #{number} on device {device.key}: {RUNTIME}: {answer}"
+            return Failure("class" if by_class else "claim", text, device)
+    return None
+
+
+def _blocked(device: Device, ask: Ask, features: Features) -> bool:
+    raw = device.raw
+    if raw.get("taints") and features.device_taints and untolerated(raw["taints"], ask.tolerations):
+        return True
+    return bool(not features.partitionable_devices and raw.get("consumesCounters"))
+
+
+def amounts_of(device: Device, ask: Ask, features: Features) -> Amounts | Failure | None:
+    """What the request takes of the device's capacity; None if there is nothing that could matter."""
+    capacity = device.raw.get("capacity") or {}
+    if not ask.capacity and not device.shareable and _harmless(capacity):
+        return None
+    try:
+        return amounts_for(capacity, ask.capacity, features)
+    except CapacityProblem as problem:
+        return Failure("capacity", str(problem), device)
+
+
+def _harmless(capacity: Mapping[str, Any]) -> bool:
+    """Whether a device taken as a whole cannot be refused for its capacities."""
+    return all(
+        not published.get("requestPolicy") and not str(published.get("value") or "0").startswith("-")
+        for published in capacity.values()
+    )
+
+
+def fit_of_view(
+    view: NodeView, ask: Ask, selector: Callable[[str], Selector], features: Features, deadline: Any
+) -> Fit:
+    """The devices of a node for a request."""
+    found: Fit | None = view.bits.get(ask.key)
+    if found is not None:
+        return found
+    ok = failing = blocked = checked = 0
+    failures: dict[int, Failure] = {}
+    for body, offset in view.parts:
+        fit = fit_of_body(body, ask, selector, features, deadline)
+        fit = _for_this_node(body, fit, view, features)
+        ok |= fit.ok << offset
+        failing |= fit.failing << offset
+        blocked |= fit.blocked << offset
+        checked |= fit.checked << offset
+        for number, failure in fit.failures.items():
+            failures[number + offset] = failure
+    found = view.bits[ask.key] = Fit(ok, failing, blocked, failures, checked)
+    return found
+
+
+def _for_this_node(body: PoolBody, fit: Fit, view: NodeView, features: Features) -> Fit:
+    """Take out the devices that are for other nodes, or that need operations this node cannot leave out."""
+    if not any(record.per_device or record.skip_operations for record in body.slices):
+        return fit
+    ok, failing, blocked, failures = fit.ok, fit.failing, fit.blocked, dict(fit.failures)
+    for number, device in enumerate(body.devices):
+        bit = 1 << number
+        owner = device.slice
+        if owner.per_device and (ok | blocked | failing) & bit and not _cel_failed(failures.get(number)):
+            try:
+                mine = device_is_for(device.raw, view.node)
+            except AllocationError as error:
+                failures[number] = Failure("plain", error.message, device)
+                failing |= bit
+                ok &= ~bit
+                blocked &= ~bit
+                continue
+            if not mine:
+                ok &= ~bit
+                blocked &= ~bit
+                failing &= ~bit
+                failures.pop(number, None)
+        if owner.skip_operations and features.experimental and ok & bit:
+            capable = features.optional_node_operations and "DRAOptionalNodeOperations" in view.capable
+            if not capable:
+                ok &= ~bit
+                blocked |= bit
+    return Fit(ok, failing, blocked, failures, fit.checked)
+
+
+def _cel_failed(failure: Failure | None) -> bool:
+    return failure is not None and failure.kind != "capacity"
+
+
+@lru_cache(maxsize=8)
+def environment_of(features: Features) -> Any:
+    """The CEL environment in which a scheduler with these features evaluates stored expressions."""
+    from drakkar.cel import device_environment
+
+    return device_environment(
+        mode="stored",
+        consumable_capacity=features.consumable_capacity,
+        list_attributes=features.list_type_attributes,
+    )
+
+
+def compile_with(features: Features) -> Callable[[str], Any]:
+    """A function that compiles selectors; it raises `CelProblem`."""
+
+    def compile_selector(text: str) -> Any:
+        from drakkar.cel import CelError
+
+        try:
+            return environment_of(features).compile(text)
+        except CelError as error:
+            raise CelProblem(error.message) from error
+
+    return compile_selector

@@ -1,0 +1,274 @@
+"""The state of the cluster that allocation looks at: slices, classes, claims; fed one change at a time.
+
+A scheduler feeds it from its informers and asks `allocate` for many nodes per pod. What can be prepared is prepared
+per set of features in a `World` and thrown away as narrowly as possible: a changed slice costs its own node's view,
+a changed claim a few bits. Nothing handed in is ever changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from drakkar.allocation.features import Features
+from drakkar.allocation.pools import NodeView, PoolBody, gather
+from drakkar.allocation.requests import ClaimShape, ClassRecord
+from drakkar.allocation.selection import Selector, compile_with, environment_of
+from drakkar.allocation.slices import DeviceKey, PoolKey, SliceRecord
+from drakkar.allocation.usage import ClaimKey, ClaimUse, Holder, Usage
+
+_SHAPE_LIMIT: Final = 4096
+_SELECTOR_LIMIT: Final = 1024
+
+_encode = msgspec.json.encode
+
+
+class ClusterState:
+    """Slices, classes and allocated claims, as of now."""
+
+    def __init__(self) -> None:
+        self.usage = Usage()
+        self.classes: dict[str, ClassRecord] = {}
+        self._slices: dict[str, SliceRecord] = {}
+        self._local: dict[str, dict[str, SliceRecord]] = {}
+        self._everywhere: dict[str, SliceRecord] = {}
+        self._pools: dict[PoolKey, dict[str, SliceRecord]] = {}
+        self._observed: dict[ClaimKey, ClaimUse] = {}
+        self._assumed: dict[ClaimKey, ClaimUse] = {}
+        self._worlds: dict[Features, World] = {}
+        self._world: World | None = None
+
+    def upsert_slice(self, obj: Mapping[str, Any]) -> None:
+        """Add or replace a ResourceSlice (v1 JSON); raises `AllocationError` if it is not shaped like one."""
+        record = SliceRecord(obj)
+        before = self._slices.get(record.name)
+        if before is not None and (before.key != record.key or before.node_name != record.node_name):
+            self._remove(before)
+            before = None
+        self._slices[record.name] = record
+        if record.node_name:
+            self._local.setdefault(record.node_name, {})[record.name] = record
+        else:
+            self._everywhere[record.name] = record
+        self._pools.setdefault(record.key, {})[record.name] = record
+        self._slice_changed(record)
+
+    def remove_slice(self, obj: Mapping[str, Any]) -> None:
+        """Forget a ResourceSlice; unknown ones are ignored."""
+        record = self._slices.get((obj.get("metadata") or {}).get("name") or "")
+        if record is not None:
+            self._remove(record)
+
+    def upsert_class(self, obj: Mapping[str, Any]) -> None:
+        """Add or replace a DeviceClass."""
+        record = ClassRecord(obj)
+        self.classes[record.name] = record
+        self._classes_changed()
+
+    def remove_class(self, obj: Mapping[str, Any]) -> None:
+        """Forget a DeviceClass; unknown ones are ignored."""
+        if self.classes.pop((obj.get("metadata") or {}).get("name") or "", None) is not None:
+            self._classes_changed()
+
+    def upsert_claim(self, obj: Mapping[str, Any]) -> None:
+        """Take over what a claim holds now, which may be nothing.
+
+        An assumed allocation stays in force until the claim shows an allocation of its own, is replaced by another
+        claim of the same name, or is removed or forgotten.
+        """
+        use = ClaimUse(obj)
+        key = (use.holder.namespace, use.holder.name)
+        if (obj.get("status") or {}).get("allocation") is not None:
+            self._observed[key] = use
+            self._assumed.pop(key, None)
+        else:
+            self._observed.pop(key, None)
+            assumed = self._assumed.get(key)
+            if assumed is not None and assumed.holder.uid != use.holder.uid:
+                del self._assumed[key]
+        self._claim_changed(key)
+
+    def remove_claim(self, obj: Mapping[str, Any]) -> None:
+        """The claim is gone; whatever it held is free."""
+        metadata = obj.get("metadata") or {}
+        key = (metadata.get("namespace", ""), metadata.get("name", ""))
+        self._observed.pop(key, None)
+        self._assumed.pop(key, None)
+        self._claim_changed(key)
+
+    def assume(self, claim: Mapping[str, Any], allocation: Mapping[str, Any]) -> None:
+        """Count an allocation that is decided but not yet seen through the API (in flight)."""
+        status = {**(claim.get("status") or {}), "allocation": allocation}
+        use = ClaimUse({"metadata": claim.get("metadata"), "status": status}, assumed=True)
+        key = (use.holder.namespace, use.holder.name)
+        self._assumed[key] = use
+        self._claim_changed(key)
+
+    def forget(self, claim: Mapping[str, Any]) -> None:
+        """Take an assumed allocation back; what was seen through the API stays in force."""
+        metadata = claim.get("metadata") or {}
+        key = (metadata.get("namespace", ""), metadata.get("name", ""))
+        if self._assumed.pop(key, None) is not None:
+            self._claim_changed(key)
+
+    def in_flight(self, claim: Mapping[str, Any]) -> bool:
+        """Whether the claim has an assumed allocation."""
+        metadata = claim.get("metadata") or {}
+        return (metadata.get("namespace", ""), metadata.get("name", "")) in self._assumed
+
+    def holders(self, driver: str, pool: str, device: str) -> list[Holder]:
+        """The claims that hold a device now, shares included, admin access not."""
+        return self.usage.holders(DeviceKey(driver, pool, device))
+
+    def slices(self) -> Iterator[SliceRecord]:
+        """All slices in the order in which they came."""
+        return iter(self._slices.values())
+
+    def world(self, features: Features) -> World:
+        """What is prepared for a set of features."""
+        world = self._world
+        if world is not None and world.features is features:
+            return world
+        world = self._worlds.get(features)
+        if world is None:
+            world = self._worlds[features] = World(self, features)
+        self._world = world
+        return world
+
+    def local_slices(self, node_name: str) -> list[SliceRecord]:
+        """The slices that belong to a node, in the order in which they came."""
+        return list(self._local.get(node_name, {}).values())
+
+    def shared_slices(self) -> list[SliceRecord]:
+        """The slices without a node name."""
+        return list(self._everywhere.values())
+
+    def slices_of_pool(self, key: PoolKey) -> list[SliceRecord]:
+        """All slices of a pool, whatever node they are for."""
+        return list(self._pools.get(key, {}).values())
+
+    def _remove(self, record: SliceRecord) -> None:
+        del self._slices[record.name]
+        if record.node_name:
+            local = self._local[record.node_name]
+            del local[record.name]
+            if not local:
+                del self._local[record.node_name]
+        else:
+            del self._everywhere[record.name]
+        pool = self._pools[record.key]
+        del pool[record.name]
+        if not pool:
+            del self._pools[record.key]
+        self._slice_changed(record)
+
+    def _slice_changed(self, record: SliceRecord) -> None:
+        for world in self._worlds.values():
+            world.slice_changed(record)
+
+    def _classes_changed(self) -> None:
+        for world in self._worlds.values():
+            world.shapes.clear()
+
+    def _claim_changed(self, key: ClaimKey) -> None:
+        use = self._assumed.get(key) or self._observed.get(key)
+        changed = self.usage.replace(key, use)
+        if changed:
+            for world in self._worlds.values():
+                world.devices_changed(changed)
+
+
+class World:
+    """Everything prepared for one set of features: node views, pool bodies, compiled claims and selectors."""
+
+    def __init__(self, state: ClusterState, features: Features) -> None:
+        self.state = state
+        self.features = features
+        self.shapes: dict[bytes, ClaimShape] = {}
+        self._selectors: dict[str, Selector] = {}
+        self._compile = compile_with(features)
+        self._views: dict[str, NodeView] = {}
+        self._viewers: dict[PoolKey, set[str]] = {}
+        self._bodies: dict[PoolKey, dict[tuple[SliceRecord, ...], PoolBody]] = {}
+
+    def view(self, node: Mapping[str, Any]) -> NodeView:
+        """The node's devices, gathered anew only if something about them changed."""
+        name = (node.get("metadata") or {}).get("name") or ""
+        view = self._views.get(name)
+        if view is not None and (view.node is node or _same_node(view.node, node)):
+            return view
+        state = self.state
+        view, pools = gather(
+            node,
+            state.local_slices(name),
+            state.shared_slices(),
+            state.slices_of_pool,
+            self._body,
+            self.features,
+        )
+        self._views[name] = view
+        for key in pools:
+            self._viewers.setdefault(key, set()).add(name)
+        return view
+
+    def shape(self, claim: Mapping[str, Any]) -> ClaimShape:
+        """The claim's specification, compiled."""
+        devices = (claim.get("spec") or {}).get("devices") or {}
+        key = _encode(devices)
+        shape = self.shapes.get(key)
+        if shape is None:
+            if len(self.shapes) >= _SHAPE_LIMIT:
+                self.shapes.clear()
+            shape = self.shapes[key] = ClaimShape(devices, self.state.classes, self.features)
+        return shape
+
+    def selector(self, text: str) -> Selector:
+        """A compiled selector with the answers it gave so far."""
+        found = self._selectors.get(text)
+        if found is None:
+            if len(self._selectors) >= _SELECTOR_LIMIT:
+                self._selectors.clear()
+            found = self._selectors[text] = Selector(text, self._compile)
+        return found
+
+    def environment(self) -> Any:
+        """The CEL environment of these features."""
+        return environment_of(self.features)
+
+    def slice_changed(self, record: SliceRecord) -> None:
+        """A slice came, changed or went: forget the views that may see it."""
+        self._bodies.pop(record.key, None)
+        if not record.node_name:
+            self._views.clear()
+            self._viewers.clear()
+            return
+        self._views.pop(record.node_name, None)
+        for name in self._viewers.pop(record.key, ()):
+            self._views.pop(name, None)
+
+    def devices_changed(self, devices: list[DeviceKey]) -> None:
+        """Devices were taken or given back."""
+        shares, used = self.features.consumable_capacity, self.state.usage.devices
+        for key in devices:
+            for body in self._bodies.get(PoolKey(key.driver, key.pool), {}).values():
+                body.note_use(key.device, used.get(key), shares=shares)
+
+    def _body(self, key: PoolKey, slices: tuple[SliceRecord, ...], wide: tuple[SliceRecord, ...]) -> PoolBody:
+        bodies = self._bodies.setdefault(key, {})
+        body = bodies.get(slices + wide)
+        if body is None or len(body.slices) != len(slices):
+            body = bodies[slices + wide] = PoolBody(key, slices, wide, self.features)
+            for device, use in self.state.usage.pools.get((key.driver, key.pool), {}).items():
+                body.note_use(device, use, shares=self.features.consumable_capacity)
+        return body
+
+
+def _same_node(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    old, new = before.get("metadata") or {}, after.get("metadata") or {}
+    if old.get("labels") != new.get("labels"):
+        return False
+    return bool(
+        (before.get("status") or {}).get("declaredFeatures") == (after.get("status") or {}).get("declaredFeatures")
+    )

@@ -1,0 +1,146 @@
+"""Who holds which device: the allocated state of all claims, kept up to date one claim at a time.
+
+Rules of the 1.37 scheduler: results with admin access do not count, a result with a share ID takes only its consumed
+capacity, any other result takes the whole device. Claims whose allocation is decided but not yet seen through the API
+(in flight) are *assumed* and count in the same way. Sources: KEP-4381, KEP-5075, KEP-5018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from drakkar.allocation.slices import DeviceKey
+from drakkar.kube.quantity import Quantity
+
+ClaimKey = tuple[str, str]
+
+
+class Holder(NamedTuple):
+    """A claim that holds a device, and the pods it is reserved for."""
+
+    namespace: str
+    name: str
+    uid: str
+    reserved_for: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def people(self) -> str:
+        """The pods that use the claim, or the claim itself if nobody does: `team-a/pod0`."""
+        if not self.reserved_for:
+            return f"claim {self}"
+        return ", ".join(f"{self.namespace}/{name}" for name in self.reserved_for)
+
+
+class ClaimUse:
+    """What one allocated claim takes."""
+
+    __slots__ = ("assumed", "holder", "results")
+
+    def __init__(self, claim: Mapping[str, Any], *, assumed: bool = False) -> None:
+        metadata, status = claim.get("metadata") or {}, claim.get("status") or {}
+        reserved = tuple(entry.get("name", "") for entry in status.get("reservedFor") or ())
+        self.holder = Holder(
+            metadata.get("namespace", ""), metadata.get("name", ""), metadata.get("uid", ""), reserved
+        )
+        self.assumed = assumed
+        devices = (status.get("allocation") or {}).get("devices") or {}
+        self.results: list[Mapping[str, Any]] = [
+            result for result in devices.get("results") or () if result.get("adminAccess") is not True
+        ]
+
+
+class DeviceUse:
+    """How one device is in use: as a whole by some claims, in shares by others."""
+
+    __slots__ = ("consumed", "shares", "wholes")
+
+    def __init__(self) -> None:
+        self.wholes: dict[ClaimKey, int] = {}
+        self.shares: dict[tuple[ClaimKey, int], Mapping[str, Quantity]] = {}
+        self.consumed: dict[str, Quantity] = {}
+
+    @property
+    def empty(self) -> bool:
+        return not self.wholes and not self.shares
+
+    def holders(self) -> Iterator[ClaimKey]:
+        seen = dict.fromkeys(self.wholes)
+        seen.update((key, None) for key, _ in self.shares)
+        return iter(seen)
+
+    def add(self, claim: ClaimKey, number: int, result: Mapping[str, Any]) -> None:
+        if result.get("shareID") is None:
+            self.wholes[claim] = self.wholes.get(claim, 0) + 1
+            return
+        amounts = {
+            name: Quantity.from_json(value) for name, value in (result.get("consumedCapacity") or {}).items()
+        }
+        self.shares[(claim, number)] = amounts
+        for name, amount in amounts.items():
+            before = self.consumed.get(name)
+            self.consumed[name] = amount if before is None else before.add(amount)
+
+    def remove(self, claim: ClaimKey, number: int, result: Mapping[str, Any]) -> None:
+        if result.get("shareID") is None:
+            left = self.wholes.get(claim, 0) - 1
+            if left > 0:
+                self.wholes[claim] = left
+            else:
+                self.wholes.pop(claim, None)
+            return
+        for name, amount in self.shares.pop((claim, number), {}).items():
+            self.consumed[name] = self.consumed[name].sub(amount)
+
+
+class Usage:
+    """The devices in use in the whole cluster."""
+
+    def __init__(self) -> None:
+        self.claims: dict[ClaimKey, ClaimUse] = {}
+        self.devices: dict[DeviceKey, DeviceUse] = {}
+        self.pools: dict[tuple[str, str], dict[str, DeviceUse]] = {}
+
+    def replace(self, key: ClaimKey, use: ClaimUse | None) -> list[DeviceKey]:
+        """Put a claim's use in force (None: it holds nothing); returns the devices whose use changed."""
+        before = self.claims.pop(key, None)
+        if use is not None and use.results:
+            self.claims[key] = use
+        if before is not None and use is not None and before.results == use.results:
+            return []
+        changed: dict[DeviceKey, None] = {}
+        for number, device, result in _results(before):
+            found = self.devices.get(device)
+            if found is not None:
+                found.remove(key, number, result)
+                changed[device] = None
+        for number, device, result in _results(use):
+            found = self.devices.get(device)
+            if found is None:
+                found = self.devices[device] = DeviceUse()
+                self.pools.setdefault((device.driver, device.pool), {})[device.device] = found
+            found.add(key, number, result)
+            changed[device] = None
+        for device in changed:
+            if self.devices[device].empty:
+                del self.devices[device]
+                pool = self.pools[(device.driver, device.pool)]
+                del pool[device.device]
+                if not pool:
+                    del self.pools[(device.driver, device.pool)]
+        return list(changed)
+
+    def holders(self, device: DeviceKey) -> list[Holder]:
+        """The claims that hold a device, in the order in which they came."""
+        use = self.devices.get(device)
+        return [] if use is None else [self.claims[key].holder for key in use.holders() if key in self.claims]
+
+
+def _results(use: ClaimUse | None) -> Iterable[tuple[int, DeviceKey, Mapping[str, Any]]]:
+    if use is None:
+        return
+    for number, result in enumerate(use.results):
+        yield number, DeviceKey(result["driver"], result["pool"], result["device"]), result
