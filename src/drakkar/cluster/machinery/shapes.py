@@ -1,0 +1,297 @@
+"""A parsed body pressed into the shape of its Go type: what an API server keeps, drops, converts and refuses.
+
+Real servers decode into structs and encode them again, so that unknown fields vanish (or are reported, KEP-2885), nulls
+and empty lists are gone, quantities and times are canonical, and some fields are always there (`resources: {}`). One walk
+over the object does the same. Lists and maps that are empty count as absent, as after the protobuf that etcd holds.
+Messages are those of Go's encoding/json, whose wording clients show to people.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from typing import Any, Final
+
+from drakkar.cluster.machinery import times
+from drakkar.cluster.machinery.schemas import Struct, Type
+from drakkar.kube.quantity import Quantity, QuantityError
+
+__all__ = ["Findings", "ShapeError", "shape"]
+
+MAX_FINDINGS: Final = 100
+Path = tuple[Any, Any] | None
+
+
+class ShapeError(ValueError):
+    """A value cannot be of the type its field has; the message is that of the Go decoder."""
+
+
+class Findings:
+    """Unknown fields met on the way, as `unknown field "spec.x"`, in the order of the document."""
+
+    __slots__ = ("context", "messages")
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+        self.context: list[tuple[str, str]] = []
+
+    def unknown(self, path: Path, key: str) -> None:
+        if len(self.messages) < MAX_FINDINGS:
+            self.messages.append(f'unknown field "{_text((path, key))}"')
+
+
+def shape(value: Any, struct: Struct, findings: Findings) -> dict[str, Any]:
+    """`value` in the shape of `struct`.
+
+    A new dict that shares nothing mutable with the input except values under raw fields. Raises `ShapeError`.
+    """
+    if not isinstance(value, dict):
+        raise ShapeError(f"json: cannot unmarshal {_kind_of(value)} into Go value of type {_go_name(struct)}")
+    try:
+        return _struct(value, struct, None, findings)
+    except RecursionError:
+        raise ShapeError("exceeded max depth") from None
+
+
+def _struct(value: dict[str, Any], struct: Struct, path: Path, findings: Findings) -> dict[str, Any]:
+    fields = struct.fields
+    result: dict[str, Any] = {}
+    for key, item in value.items():
+        field = fields.get(key)
+        if field is None:
+            findings.unknown(path, key)
+            continue
+        if item is None:
+            continue
+        kind = field.type
+        code = kind.code
+        if code == "s":
+            if type(item) is not str:
+                raise _mismatch(item, kind, (path, key), struct)
+        elif code == "@":
+            if type(item) is not dict:
+                raise _mismatch(item, kind, (path, key), struct)
+            item = _struct(item, kind.struct, (path, key), findings)
+        else:
+            item = _CONVERTERS[code](item, kind, (path, key), struct, findings)
+        drop = field.drop
+        if drop:
+            if drop == "zero":
+                if item == kind.struct.zero:
+                    continue
+            elif not item:
+                continue
+        result[key] = item
+    for name, absent in struct.always:
+        if name not in result:
+            result[name] = absent
+    return result
+
+
+def _value(item: Any, kind: Type, path: Path, struct: Struct, findings: Findings) -> Any:
+    """An item of a list or map; null is the zero value there."""
+    code = kind.code
+    if code == "@":
+        if item is None:
+            return kind.struct.zero
+        if type(item) is not dict:
+            raise _mismatch(item, kind, path, struct)
+        return _struct(item, kind.struct, path, findings)
+    if item is None:
+        return "" if code == "B" else kind.zero()
+    if code == "s":
+        if type(item) is not str:
+            raise _mismatch(item, kind, path, struct)
+        return item
+    return _CONVERTERS[code](item, kind, path, struct, findings)
+
+
+def _list(item: Any, kind: Type, path: Path, struct: Struct, findings: Findings) -> Any:
+    if type(item) is not list:
+        raise _mismatch(item, kind, path, struct)
+    inner = kind.item
+    return [_value(element, inner, (path, index), struct, findings) for index, element in enumerate(item)]
+
+
+def _map(item: Any, kind: Type, path: Path, struct: Struct, findings: Findings) -> Any:
+    if type(item) is not dict:
+        raise _mismatch(item, kind, path, struct)
+    inner = kind.item
+    return {key: _value(element, inner, (path, MapKey(key)), struct, findings) for key, element in item.items()}
+
+
+class MapKey(str):
+    """A path element that is a key of a map, not a field: Go leaves it out of type errors."""
+
+    __slots__ = ()
+
+
+def _bool(item: Any, kind: Type, path: Path, struct: Struct, findings: Findings) -> Any:
+    if type(item) is not bool:
+        raise _mismatch(item, kind, path, struct)
+    return item
+
+
+def _integer(item: Any, kind: Type, path: Path, struct: Struct, findings: Findings) -> Any:
+    if type(item) is int and kind.minimum <= item <= kind.maximum:
+        return item
+    if type(item) in (int, float):
+        raise _mismatch(item, kind, path, struct, f"number {_number(item)}")
+    raise _mismatch(item, kind, path, struct)
+
+
+def _float(item: Any, kind: Type, path: Path, struct: Struct, findings: Findings) -> Any:
+    if type(item) in (int, float):
+        return item
+    raise _mismatch(item, kind, path, struct)
+
+
+def _bytes(item: Any, kind: Type, path: Path, struct: Struct, findings: Findings) -> Any:
+    if type(item) is not str:
+        raise _mismatch(item, kind, path, struct)
+    try:
+        base64.b64decode(item, validate=True)
+    except (binascii.Error, ValueError):
+        cleaned = item.replace("\n", "").replace("\r", "")
+        position = _illegal_base64(cleaned)
+        if position is None:
+            return cleaned
+        raise ShapeError(f"illegal base64 data at input byte {position}") from None
+    return item
+
+
+def _illegal_base64(text: str) -> int | None:
+    """Where Go's standard decoder stops, or None if it does not."""
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    index = 0
+    length = len(text)
+    while index < length:
+        group = index
+        for place in range(4):
+            if index >= length:
+                return index - place if place else None
+            character = text[index]
+            if character in alphabet:
+                index += 1
+                continue
+            if character != "=" or place < 2:
+                return index
+            if place == 2:
+                if index + 1 >= length:
+                    return length
+                if text[index + 1] != "=":
+                    return index + 1
+                index += 1
+            index += 1
+            return index if index < length else None
+        if index == group:
+            return index
+    return None
+
+
+def _text_of(item: Any) -> str:
+    if type(item) is not str:
+        raise ShapeError(f"json: cannot unmarshal {_kind_of(item)} into Go value of type string")
+    return item
+
+
+def _time(item: Any, kind: Type, path: Path, struct: Struct, findings: Findings) -> Any:
+    try:
+        return times.canonical_time(_text_of(item))
+    except times.TimeError as error:
+        raise ShapeError(str(error)) from None
+
+
+def _microtime(item: Any, kind: Type, path: Path, struct: Struct, findings: Findings) -> Any:
+    try:
+        return times.canonical_microtime(_text_of(item))
+    except times.TimeError as error:
+        raise ShapeError(str(error)) from None
+
+
+def _duration(item: Any, kind: Type, path: Path, struct: Struct, findings: Findings) -> Any:
+    try:
+        return times.canonical_duration(_text_of(item))
+    except times.TimeError as error:
+        raise ShapeError(str(error)) from None
+
+
+def _quantity(item: Any, kind: Type, path: Path, struct: Struct, findings: Findings) -> Any:
+    known = _QUANTITIES.get(item) if type(item) is str else None
+    if known is not None:
+        return known
+    try:
+        text = str(Quantity.from_json(item))
+    except QuantityError as error:
+        raise ShapeError(error.message) from None
+    if type(item) is str and len(item) < 32:
+        if len(_QUANTITIES) > 4096:
+            _QUANTITIES.clear()
+        _QUANTITIES[item] = text
+    return text
+
+
+_QUANTITIES: Final[dict[str, str]] = {}
+
+
+def _int_or_string(item: Any, kind: Type, path: Path, struct: Struct, findings: Findings) -> Any:
+    if type(item) is str or (type(item) is int and -(1 << 31) <= item < 1 << 31):
+        return item
+    described = f"number {_number(item)}" if type(item) in (int, float) else _kind_of(item)
+    raise ShapeError(f"json: cannot unmarshal {described} into Go value of type int32")
+
+
+def _raw(item: Any, kind: Type, path: Path, struct: Struct, findings: Findings) -> Any:
+    return item
+
+
+Converter = Callable[[Any, Type, Path, Struct, Findings], Any]
+_CONVERTERS: Final[dict[str, Converter]] = {
+    "L": _list, "K": _map, "b": _bool, "i": _integer, "f": _float, "B": _bytes, "T": _time, "M": _microtime,
+    "D": _duration, "Q": _quantity, "X": _int_or_string, "R": _raw, "J": _raw, "F": _raw,
+}  # fmt: skip
+
+
+def _mismatch(item: Any, kind: Type, path: Path, struct: Struct, described: str = "") -> ShapeError:
+    names = [key for key in _elements(path) if type(key) is str]
+    return ShapeError(
+        f"json: cannot unmarshal {described or _kind_of(item)} into Go struct field {struct.short_name}.{'.'.join(names)}"
+        f" of type {kind.go_name}"
+    )
+
+
+def _kind_of(value: Any) -> str:
+    for kinds, name in (((bool,), "bool"), ((str,), "string"), ((int, float), "number"), ((list,), "array")):
+        if isinstance(value, kinds):
+            return name
+    return "null" if value is None else "object"
+
+
+def _number(value: int | float) -> str:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return f"{value:.1f}"
+    return str(value)
+
+
+def _go_name(struct: Struct) -> str:
+    package, _, name = struct.name.rpartition(".")
+    return f"{package.rpartition('.')[2]}.{name}"
+
+
+def _elements(path: Path) -> list[Any]:
+    elements = []
+    while path is not None:
+        path, key = path
+        elements.append(key)
+    return elements[::-1]
+
+
+def _text(path: Path) -> str:
+    text = ""
+    for key in _elements(path):
+        if isinstance(key, int):
+            text += f"[{key}]"
+        else:
+            text += f".{key}" if text else key
+    return text
