@@ -1,7 +1,7 @@
 """Kubernetes Events: short, aggregated, and never in the way.
 
 Equal events about one object within ten minutes become one object with a growing count (client-go's correlator
-does so), and writing happens in the background: a full queue or a failing API server costs a log line, never the caller's time.
+does so), and writing happens in the background: a full queue or a failing API server costs a log line, never time.
 """
 
 from __future__ import annotations
@@ -51,8 +51,13 @@ class EventRecorder:
         *,
         action: str = "",
         related: dict[str, Any] | None = None,
+        field_path: str = "",
     ) -> None:
-        """Announce `reason` about `obj` (needs apiVersion, kind and metadata); `type` is Normal or Warning."""
+        """Announce `reason` about `obj` (needs apiVersion, kind and metadata); `type` is Normal or Warning.
+
+        `action` is what was being done, `related` a second object's reference, `field_path` the part of `obj` it is
+        about (``spec.containers{name}``), which also keeps equal events of two containers apart.
+        """
         metadata = obj["metadata"]
         involved = {
             "kind": obj.get("kind", ""),
@@ -61,9 +66,17 @@ class EventRecorder:
             "namespace": metadata.get("namespace", ""),
             "uid": metadata.get("uid", ""),
             "resourceVersion": metadata.get("resourceVersion", ""),
+            "fieldPath": field_path or obj.get("fieldPath", ""),
         }
         involved = {key: value for key, value in involved.items() if value}
-        key = (involved["kind"], involved.get("uid", involved["name"]), type, reason, message)
+        key = (
+            involved["kind"],
+            involved.get("uid", involved["name"]),
+            involved.get("fieldPath", ""),
+            type,
+            reason,
+            message,
+        )
         event = {
             "apiVersion": "v1",
             "kind": "Event",

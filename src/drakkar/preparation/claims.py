@@ -1,0 +1,177 @@
+"""What a driver has promised to which claim, over crashes.
+
+A claim is *preparing* from the durable intent on, *prepared* once its completion is durable, and gone after release.
+The intent is written before the world is touched, so whatever a killed driver left behind can be found and undone; a
+prepare costs two barriers, a release one. A device is exclusive unless its holder takes it shared or as administrator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from drakkar.errors import DrakkarError
+from drakkar.preparation.journal import Damage, Journal, Record
+from drakkar.preparation.values import ClaimRef, ClaimUID, DeviceKey, PreparedDevice
+
+_COMPACT_BYTES = 256 * 1024
+
+PREPARING, PREPARED = "preparing", "prepared"
+
+
+class DeviceBusyError(DrakkarError):
+    """The device is held by another claim, `holder`."""
+
+    def __init__(self, device: DeviceKey, holder: HeldClaim) -> None:
+        super().__init__(f"device {device} is held by claim {holder.claim}", reason="DeviceBusy", subject=str(device))
+        self.device, self.holder = device, holder
+
+
+@dataclass(frozen=True, slots=True)
+class HeldClaim:
+    """One claim as the journal knows it. `detail` is the driver's own JSON; `shared` devices may have other holders."""
+
+    claim: ClaimRef
+    state: str
+    devices: tuple[DeviceKey, ...]
+    shared: tuple[DeviceKey, ...] = ()
+    prepared: tuple[PreparedDevice, ...] = ()
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ClaimLedger:
+    """The claims on this node, kept in the journal at `path`.
+
+    After a reboot (another `boot_id`) nothing is prepared any more; `forgotten` then lists what was.
+    """
+
+    def __init__(self, path: Path, *, boot_id: str) -> None:
+        self._journal = Journal(path, boot_id=boot_id)
+        self.damage: Damage | None = self._journal.damage
+        self.claims: dict[ClaimUID, HeldClaim] = {}
+        self.forgotten: list[HeldClaim] = []
+        for record in self._journal.records:
+            self._replay(record)
+        self._journal.records.clear()
+        if not self._journal.same_boot:
+            self.forgotten, self.claims = list(self.claims.values()), {}
+            self._journal.compact([])
+        self._holders: dict[DeviceKey, dict[ClaimUID, bool]] = {}
+        for held in self.claims.values():
+            self._hold(held)
+
+    def holders(self, device: DeviceKey) -> list[HeldClaim]:
+        """The claims that hold `device`."""
+        return [self.claims[uid] for uid in self._holders.get(device, ())]
+
+    def check(self, claim: ClaimRef, devices: Iterable[DeviceKey], shared: Iterable[DeviceKey] = ()) -> None:
+        """Raise `DeviceBusyError` if another claim stands in the way of this one."""
+        shared = set(shared)
+        for device in devices:
+            for uid, holder_shares in self._holders.get(device, {}).items():
+                if uid != claim.uid and not (holder_shares and device in shared):
+                    raise DeviceBusyError(device, self.claims[uid])
+
+    async def begin(
+        self,
+        claim: ClaimRef,
+        devices: Sequence[DeviceKey],
+        *,
+        shared: Sequence[DeviceKey] = (),
+        detail: Mapping[str, Any] | None = None,
+    ) -> HeldClaim:
+        """Write the intent, durably, and hold the devices. Raises `DeviceBusyError`, `JournalError`."""
+        self.check(claim, devices, shared)
+        held = HeldClaim(claim, PREPARING, tuple(devices), tuple(shared), (), dict(detail or {}))
+        self._set(held)  # before the barrier: two claims must not both pass the check while one waits for the disk
+        try:
+            await self._journal.append(_record(held))
+        except BaseException:
+            self._drop(claim.uid)
+            raise
+        return held
+
+    async def complete(
+        self, uid: ClaimUID, prepared: Sequence[PreparedDevice], *, detail: Mapping[str, Any] | None = None
+    ) -> HeldClaim:
+        """Write that the claim's devices are ready, durably."""
+        before = self.claims[uid]
+        held = HeldClaim(
+            before.claim,
+            PREPARED,
+            before.devices,
+            before.shared,
+            tuple(prepared),
+            before.detail if detail is None else dict(detail),
+        )
+        await self._journal.append(_record(held))
+        self._set(held)
+        return held
+
+    async def release(self, uid: ClaimUID) -> None:
+        """Write that nothing of the claim is left, durably; unknown claims are fine."""
+        if uid not in self.claims:
+            return
+        await self._journal.append({"op": "released", "uid": uid})
+        self._drop(uid)
+        if self._journal.size > _COMPACT_BYTES and self._journal.size > 4096 * (len(self.claims) + 1):
+            self._journal.compact(map(_record, self.claims.values()))
+
+    def close(self) -> None:
+        self._journal.close()
+
+    def _replay(self, record: Record) -> None:
+        uid = ClaimUID(record.get("uid", ""))
+        if record.get("op") == "released":
+            self.claims.pop(uid, None)
+        elif record.get("op") in (PREPARING, PREPARED):
+            self.claims[uid] = _held(record)
+
+    def _set(self, held: HeldClaim) -> None:
+        self._drop(held.claim.uid)
+        self.claims[held.claim.uid] = held
+        self._hold(held)
+
+    def _hold(self, held: HeldClaim) -> None:
+        for device in held.devices:
+            self._holders.setdefault(device, {})[held.claim.uid] = device in held.shared
+
+    def _drop(self, uid: ClaimUID) -> None:
+        held = self.claims.pop(uid, None)
+        for device in held.devices if held else ():
+            holders = self._holders.get(device, {})
+            holders.pop(uid, None)
+            if not holders:
+                self._holders.pop(device, None)
+
+
+def _record(held: HeldClaim) -> Record:
+    return {
+        "op": held.state,
+        "uid": held.claim.uid,
+        "name": held.claim.name,
+        "namespace": held.claim.namespace,
+        "devices": [[device.driver, device.pool, device.device] for device in held.devices],
+        "shared": [[device.driver, device.pool, device.device] for device in held.shared],
+        "prepared": [
+            [list(each.request_names), each.pool_name, each.device_name, list(each.cdi_device_ids), each.share_id]
+            for each in held.prepared
+        ],
+        "detail": held.detail,
+    }
+
+
+def _held(record: Record) -> HeldClaim:
+    return HeldClaim(
+        ClaimRef(ClaimUID(record["uid"]), record["name"], record["namespace"]),
+        record["op"],
+        tuple(DeviceKey(*device) for device in record["devices"]),
+        tuple(DeviceKey(*device) for device in record["shared"]),
+        tuple(
+            PreparedDevice(tuple(requests), pool, device, tuple(ids), share)
+            for requests, pool, device, ids, share in record["prepared"]
+        ),
+        record["detail"],
+    )

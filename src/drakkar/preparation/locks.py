@@ -1,0 +1,41 @@
+"""Serialise per device, not per node: claims on different devices are prepared side by side.
+
+Locks are taken in one global order, so that claims whose devices overlap cannot wait for each other in a circle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from drakkar.preparation.values import DeviceKey
+
+
+class DeviceLocks:
+    """One lock per device, made when first needed and dropped when nobody wants it."""
+
+    def __init__(self) -> None:
+        self._locks: dict[DeviceKey, tuple[asyncio.Lock, int]] = {}
+
+    @asynccontextmanager
+    async def holding(self, devices: Iterable[DeviceKey]) -> AsyncIterator[None]:
+        """Hold every device of `devices` for the length of the context."""
+        async with AsyncExitStack() as stack:
+            for device in sorted(set(devices)):
+                await stack.enter_async_context(self._one(device))
+            yield
+
+    @asynccontextmanager
+    async def _one(self, device: DeviceKey) -> AsyncIterator[None]:
+        lock, users = self._locks.get(device, (asyncio.Lock(), 0))
+        self._locks[device] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._locks[device]
+            if users == 1:
+                del self._locks[device]
+            else:
+                self._locks[device] = (lock, users - 1)

@@ -1,0 +1,163 @@
+"""The gRPC services of a plugin: messages in, values to the handler, messages out.
+
+Every claim of a call gets an answer, whatever the handler does: an exception becomes that claim's error text, since a
+missing entry would make kubelet give up on its neighbours as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from drakkar.errors import DrakkarError
+from drakkar.preparation import stubs
+from drakkar.preparation.values import ClaimRef, ClaimUID, DeviceHealth, PluginHandler, PrepareResult
+
+_log = logging.getLogger(__name__)
+_RESEND_SECONDS = 10.0  # kubelet takes thirty seconds of silence for Unknown
+_MESSAGE_LIMIT = 1024
+
+
+def registration(info: Callable[[], dict[str, Any]], notified: Callable[[bool, str], None]) -> Any:
+    """Who we are, and what kubelet thinks of it."""
+    api = stubs.registration()
+
+    async def get_info(_request: Any, _context: Any) -> Any:
+        return api.messages.PluginInfo(**info())
+
+    async def notify(request: Any, _context: Any) -> Any:
+        notified(request.plugin_registered, request.error)
+        return api.messages.RegistrationStatusResponse()
+
+    return _handlers(api.service, {api.get_info: get_info, api.notify: notify})
+
+
+def dra(version: str, handler: PluginHandler, lock_file: Path | None) -> Any:
+    """NodePrepareResources and NodeUnprepareResources of one version."""
+    api = stubs.dra(version)
+
+    async def prepare(request: Any, _context: Any) -> Any:
+        claims = _claims(request)
+        async with _serialised(lock_file):
+            try:
+                results = await handler.prepare(claims)
+            except Exception as error:
+                results = {claim.uid: PrepareResult(error=_text(error, "preparing", claims)) for claim in claims}
+        response = api.messages.NodePrepareResourcesResponse()
+        for claim in claims:
+            result = results.get(claim.uid) or PrepareResult(error="the driver gave no answer for this claim")
+            entry = response.claims[claim.uid]
+            if result.error:
+                entry.error = result.error
+                continue
+            for device in result.devices:
+                message = entry.devices.add(
+                    request_names=device.request_names,
+                    pool_name=device.pool_name,
+                    device_name=device.device_name,
+                    cdi_device_ids=device.cdi_device_ids,
+                )
+                if device.share_id and version != "v1beta1":
+                    message.share_id = device.share_id
+        return response
+
+    async def unprepare(request: Any, _context: Any) -> Any:
+        claims = _claims(request)
+        async with _serialised(lock_file):
+            try:
+                errors = await handler.unprepare(claims)
+            except Exception as error:
+                errors = {claim.uid: _text(error, "unpreparing", claims) for claim in claims}
+        response = api.messages.NodeUnprepareResourcesResponse()
+        for claim in claims:
+            response.claims[claim.uid].error = errors.get(claim.uid, "")
+        return response
+
+    return _handlers(api.service, {api.prepare: prepare, api.unprepare: unprepare})
+
+
+def health(version: str, handler: PluginHandler) -> Any:
+    """The health stream: the whole list at every change, and again before kubelet takes silence for Unknown."""
+    api = stubs.health(version)
+
+    async def watch(_request: Any, _context: Any) -> AsyncIterator[Any]:
+        source = aiter(handler.health())
+        upcoming: asyncio.Task[list[DeviceHealth]] = asyncio.ensure_future(_next(source))
+        last: list[DeviceHealth] | None = None
+        try:
+            while True:
+                done, _ = await asyncio.wait({upcoming}, timeout=_RESEND_SECONDS)
+                if done:
+                    try:
+                        last = upcoming.result()
+                    except StopAsyncIteration:
+                        return
+                    upcoming = asyncio.ensure_future(_next(source))
+                if last is not None:
+                    yield _health_response(api.messages, last)
+        finally:
+            upcoming.cancel()
+            await asyncio.gather(upcoming, return_exceptions=True)
+
+    return _handlers(api.service, {api.watch: watch}, streaming=True)
+
+
+async def _next(source: AsyncIterator[list[DeviceHealth]]) -> list[DeviceHealth]:
+    return await anext(source)
+
+
+def _health_response(messages: Any, devices: list[DeviceHealth]) -> Any:
+    response = messages.NodeWatchResourcesResponse()
+    for device in devices:
+        response.devices.add(
+            device=messages.DeviceIdentifier(pool_name=device.pool_name, device_name=device.device_name),
+            health=messages.HealthStatus.Value(device.health),
+            last_updated_time=device.updated,
+            health_check_timeout_seconds=device.timeout,
+            message=device.message[:_MESSAGE_LIMIT],
+        )
+    return response
+
+
+def _handlers(service: str, methods: dict[stubs.Method, Any], *, streaming: bool = False) -> Any:
+    import grpc
+
+    make = grpc.unary_stream_rpc_method_handler if streaming else grpc.unary_unary_rpc_method_handler
+    return grpc.method_handlers_generic_handler(
+        service,
+        {
+            method.name: make(
+                behaviour,
+                request_deserializer=method.request.FromString,
+                response_serializer=method.response.SerializeToString,
+            )
+            for method, behaviour in methods.items()
+        },
+    )
+
+
+def _claims(request: Any) -> list[ClaimRef]:
+    return [ClaimRef(ClaimUID(claim.uid), claim.name, claim.namespace) for claim in request.claims]
+
+
+def _text(error: Exception, doing: str, claims: list[ClaimRef]) -> str:
+    if isinstance(error, DrakkarError):
+        return error.message
+    _log.exception("%s %s", doing, ", ".join(map(str, claims)))
+    return f"{type(error).__name__}: {error}"
+
+
+@asynccontextmanager
+async def _serialised(lock_file: Path | None) -> AsyncIterator[None]:
+    """Hold the lock that instances of one driver share; without a second instance there is nothing to hold."""
+    if lock_file is None:
+        yield
+        return
+    with lock_file.open("a") as file:
+        await asyncio.to_thread(fcntl.flock, file, fcntl.LOCK_EX)
+        yield
