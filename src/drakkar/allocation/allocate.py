@@ -17,7 +17,7 @@ from drakkar.allocation.errors import AllocationError
 from drakkar.allocation.features import DEFAULT_FEATURES, Features
 from drakkar.allocation.pools import INVALID, NodeView
 from drakkar.allocation.refusal import Refusal
-from drakkar.allocation.requests import Ask, ClaimShape, limit_problem
+from drakkar.allocation.requests import Ask, limit_problem
 from drakkar.allocation.result import allocation_result
 from drakkar.allocation.search import Chosen, Problem, Search
 from drakkar.allocation.selection import Failure, Fit, amounts_of, fit_of_view
@@ -34,7 +34,11 @@ class Allocation:
     __slots__ = ("_build", "_results", "asks", "chosen", "steps", "view")
 
     def __init__(
-        self, view: NodeView, chosen: Sequence[Chosen], asks: Sequence[Sequence[Ask]], steps: int,
+        self,
+        view: NodeView,
+        chosen: Sequence[Chosen],
+        asks: Sequence[Sequence[Ask]],
+        steps: int,
         build: Callable[[Allocation], list[Json]],
     ) -> None:
         self.view = view
@@ -157,7 +161,7 @@ def _all_devices(world: World, view: NodeView, label: str, ask: Ask, deadline: A
         if pool.status:
             text = "invalid" if pool.status == INVALID else "being updated"
             raise AllocationError(
-                f"claim {label}, request {ask.name}: asks for all devices, "
+                f"claim {label}, request {ask.own}: asks for all devices, "
                 f"but resource pool {pool.key} is currently {text}",
                 reason="PoolNotReady",
             )
@@ -171,9 +175,7 @@ def _all_devices(world: World, view: NodeView, label: str, ask: Ask, deadline: A
     return [number for number in range(bits.bit_length()) if bits >> number & 1]
 
 
-def _search(
-    world: World, view: NodeView, problems: Sequence[Problem], expired: Callable[[], bool] | None
-) -> Search:
+def _search(world: World, view: NodeView, problems: Sequence[Problem], expired: Callable[[], bool] | None) -> Search:
     features, used = world.features, world.state.usage.devices
 
     def consumed(device: int) -> Mapping[str, Quantity]:
@@ -181,7 +183,7 @@ def _search(
         return _NOTHING if use is None else use.consumed
 
     def amounts(device: int, ask: Ask) -> Amounts | None:
-        found = amounts_of(view.devices[device], ask, features)
+        found = amounts_of(view.devices[device], ask, features, always=True)
         return None if isinstance(found, Failure) else found
 
     def derived(ask: Ask, device: int, attribute: str) -> AttributeBits | None:
@@ -193,7 +195,13 @@ def _search(
         return index
 
     return Search(
-        view, problems, features, consumed=consumed, amounts=amounts, derived=derived, expired=expired,
+        view,
+        problems,
+        features,
+        consumed=consumed,
+        amounts=amounts,
+        derived=derived,
+        expired=expired,
     )
 
 

@@ -120,9 +120,7 @@ def values_of(raw: Mapping[str, Any], driver: str, attribute: str, *, lists: boo
     return (_NOTHING,)
 
 
-def _values_in(
-    body: PoolBody, key: tuple[str, str], attribute: str, lists: bool
-) -> Mapping[int, tuple[Value, ...]]:
+def _values_in(body: PoolBody, key: tuple[str, str], attribute: str, lists: bool) -> Mapping[int, tuple[Value, ...]]:
     found: dict[int, tuple[Value, ...]] | None = body.bits.get(key)
     if found is None:
         found = body.bits[key] = {}

@@ -131,7 +131,7 @@ class CounterLedger:
     def _unpacked(self, field: tuple[str, str], left: int) -> int:
         offset = self._offsets[field]
         rest = (left | self.guard) >> offset
-        width = (((self.guard >> offset) & -(self.guard >> offset))).bit_length() - 1
+        width = ((self.guard >> offset) & -(self.guard >> offset)).bit_length() - 1
         return rest & ((1 << width) - 1)
 
     def _packed(self, amounts: Mapping[tuple[str, str], int]) -> int:

@@ -93,7 +93,7 @@ def _expression_problems(requirement: Mapping[str, Any], path: str) -> list[str]
             return [f"{path}.values: Invalid value: {shown}: for 'Gt', 'Lt' operators, exactly one value is required"]
         if _int64(values[0]) is None:
             return [
-                f'{path}.values[0]: Invalid value: "{values[0]}": for \'Gt\', \'Lt\' operators, '
+                f"{path}.values[0]: Invalid value: \"{values[0]}\": for 'Gt', 'Lt' operators, "
                 "the value must be an integer"
             ]
     return []

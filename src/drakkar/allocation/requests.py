@@ -58,12 +58,14 @@ class Ask:
         "derived",
         "key",
         "name",
+        "own",
         "parent",
         "query",
         "tolerations",
     )
 
     name: str  # "req" or "req/sub"
+    own: str  # "req" or "sub", as errors name it
     parent: str
     all_devices: bool
     count: int
@@ -168,7 +170,7 @@ def _ask(
     features: Features,
 ) -> tuple[Ask, str]:
     ask = Ask()
-    ask.name, ask.parent, ask.constraints = name, parent, ()
+    ask.name, ask.own, ask.parent, ask.constraints = name, own, parent, ()
     ask.tolerations = raw.get("tolerations") or []
     ask.admin = raw.get("adminAccess") is True
     ask.derived = {

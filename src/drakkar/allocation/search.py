@@ -191,7 +191,7 @@ class Search:
             if self._safe and rest.bit_count() + 1 < size - slot:
                 return None
             amounts = None
-            if fit.checked & bit:
+            if (fit.checked | self._shared) & bit:
                 amounts = self._fitting(device, ask)
                 if amounts is None:
                     continue
@@ -213,7 +213,7 @@ class Search:
         if taken is None:
             return None
         amounts = None
-        if problem.fits[ask.key].checked & bit:
+        if (problem.fits[ask.key].checked | self._shared) & bit:
             self._undo(taken)
             amounts = self._fitting(device, ask)
             if amounts is None:
@@ -269,7 +269,7 @@ class Search:
                 if values is None or not allows(constraint, narrower[number], values):
                     if must:
                         raise AllocationError(
-                            f"claim {problem.label}, request {ask.name}: cannot add device {published.key} "
+                            f"claim {problem.label}, request {ask.own}: cannot add device {published.key} "
                             "because a claim constraint would not be satisfied",
                             reason="ConstraintNotSatisfied",
                         )

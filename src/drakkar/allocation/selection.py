@@ -45,7 +45,7 @@ class Failure(NamedTuple):
         if self.kind == "capacity" and self.device is not None:
             # Upstream names the device in full in the search but barely when it lists the devices of mode All.
             where = self.device.name if ask.all_devices else str(self.device.key)
-            return f"claim {claim}, request {ask.name}: checking capacity for device {where}: {self.text}"
+            return f"claim {claim}, request {ask.own}: checking capacity for device {where}: {self.text}"
         return self.text
 
 
@@ -238,10 +238,10 @@ def _blocked(device: Device, ask: Ask, features: Features) -> bool:
     return bool(not features.partitionable_devices and raw.get("consumesCounters"))
 
 
-def amounts_of(device: Device, ask: Ask, features: Features) -> Amounts | Failure | None:
-    """What the request takes of the device's capacity; None if there is nothing that could matter."""
+def amounts_of(device: Device, ask: Ask, features: Features, *, always: bool = False) -> Amounts | Failure | None:
+    """What the request takes of the device's capacity; None (unless `always`) if nothing of it could matter."""
     capacity = device.raw.get("capacity") or {}
-    if not ask.capacity and not device.shareable and _harmless(capacity):
+    if not always and not ask.capacity and not device.shareable and _harmless(capacity):
         return None
     try:
         return amounts_for(capacity, ask.capacity, features)

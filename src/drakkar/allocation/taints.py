@@ -12,7 +12,9 @@ from typing import Any, Final
 _BLOCKING: Final = ("NoSchedule", "NoExecute")
 
 
-def untolerated(taints: Sequence[Mapping[str, Any]], tolerations: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def untolerated(
+    taints: Sequence[Mapping[str, Any]], tolerations: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
     """The taints that block and that nothing tolerates, in order."""
     return [
         taint

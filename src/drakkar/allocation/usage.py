@@ -43,9 +43,7 @@ class ClaimUse:
     def __init__(self, claim: Mapping[str, Any], *, assumed: bool = False) -> None:
         metadata, status = claim.get("metadata") or {}, claim.get("status") or {}
         reserved = tuple(entry.get("name", "") for entry in status.get("reservedFor") or ())
-        self.holder = Holder(
-            metadata.get("namespace", ""), metadata.get("name", ""), metadata.get("uid", ""), reserved
-        )
+        self.holder = Holder(metadata.get("namespace", ""), metadata.get("name", ""), metadata.get("uid", ""), reserved)
         self.assumed = assumed
         devices = (status.get("allocation") or {}).get("devices") or {}
         self.results: list[Mapping[str, Any]] = [
@@ -76,9 +74,7 @@ class DeviceUse:
         if result.get("shareID") is None:
             self.wholes[claim] = self.wholes.get(claim, 0) + 1
             return
-        amounts = {
-            name: Quantity.from_json(value) for name, value in (result.get("consumedCapacity") or {}).items()
-        }
+        amounts = {name: Quantity.from_json(value) for name, value in (result.get("consumedCapacity") or {}).items()}
         self.shares[(claim, number)] = amounts
         for name, amount in amounts.items():
             before = self.consumed.get(name)
