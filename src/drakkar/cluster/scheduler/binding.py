@@ -105,10 +105,11 @@ class Binder:
                 "status": {"reservedFor": [{"$patch": "delete", "uid": pod.uid}]},
             }
             try:
-                await self._client.patch(
+                written = await self._client.patch(
                     RESOURCE_CLAIMS, held["metadata"]["name"], remove,
                     kind="strategic", namespace=pod.namespace, subresource="status",
                 )  # fmt: skip
+                self._devices.confirm(written)
             except ApiError as error:
                 if not (error.not_found or error.conflict):
                     raise

@@ -155,7 +155,12 @@ class DeviceState:
         self._account(before, claim)
 
     def forget(self, uid: str, claim: Object) -> None:
-        """The decision did not come about: the claim is again what the API server last said."""
+        """The decision did not come about: the claim is again what the API server last said.
+
+        What was confirmed already is not touched; it is taken back by writing.
+        """
+        if uid not in self._in_flight:
+            return
         self._in_flight.discard(uid)
         ahead = self._ahead.pop(uid, None)
         if ahead is None:

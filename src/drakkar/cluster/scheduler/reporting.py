@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from drakkar.allocation import Refusal
@@ -24,6 +24,7 @@ from drakkar.scheduling.pods import PodFacts
 EXPLAIN_AFTER = 1.0
 EXPLAINED = "DevicesNotAllocated"
 _SHOWN = 3
+_EXAMINED = 100
 _log = logging.getLogger(__name__)
 
 
@@ -33,24 +34,29 @@ class Reporter:
     def __init__(self, client: Client, recorder: EventRecorder, clock: Clock) -> None:
         self._client, self._recorder, self._clock = client, recorder, clock
         self._tasks: set[asyncio.Task[None]] = set()
-        self._explaining: dict[str, str] = {}
+        self._explaining: set[str] = set()
+        self._explained: dict[str, str] = {}
 
     def announce(self, pod: PodFacts, type: str, reason: str, message: str, action: str = "Scheduling") -> None:
         """An event about the pod."""
         self._recorder.record(_typed(pod), type, reason, message, action=action)
 
-    def failed(self, pod: PodFacts, reason: str, message: str, explanation: str = "") -> None:
-        """The pod could not be scheduled; `reason` is Unschedulable or SchedulerError."""
+    def failed(self, pod: PodFacts, reason: str, message: str, explain: Callable[[], str] | None = None) -> None:
+        """The pod could not be scheduled; `reason` is Unschedulable or SchedulerError.
+
+        `explain` works out our own reasons; it is called only if the pod still waits a second later.
+        """
         self.announce(pod, "Warning", "FailedScheduling", message)
         if _condition(pod) != ("False", reason, message):
             self._start(self._set_condition(pod, reason, message))
-        if explanation and self._explaining.get(pod.uid) != explanation:
-            self._explaining[pod.uid] = explanation
-            self._start(self._explain(pod, explanation))
+        if explain is not None and pod.uid not in self._explaining:
+            self._explaining.add(pod.uid)
+            self._start(self._explain(pod, explain))
 
     def settled(self, uid: str) -> None:
         """The pod waits no more: nothing is left to explain."""
-        self._explaining.pop(uid, None)
+        self._explaining.discard(uid)
+        self._explained.pop(uid, None)
 
     async def stop(self) -> None:
         """Drop what is still to be written."""
@@ -58,9 +64,14 @@ class Reporter:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _explain(self, pod: PodFacts, explanation: str) -> None:
+    async def _explain(self, pod: PodFacts, explain: Callable[[], str]) -> None:
         await self._clock.sleep(EXPLAIN_AFTER)
-        if self._explaining.get(pod.uid) == explanation:
+        if pod.uid not in self._explaining:
+            return
+        self._explaining.discard(pod.uid)
+        explanation = explain()
+        if explanation and self._explained.get(pod.uid) != explanation:
+            self._explained[pod.uid] = explanation
             self.announce(pod, "Warning", EXPLAINED, explanation)
 
     async def _set_condition(self, pod: PodFacts, reason: str, message: str) -> None:
@@ -91,10 +102,13 @@ class Reporter:
 
 def explanation_of(rejections: Iterable[Rejection]) -> str:
     """Our reasons, most frequent first: what each group of nodes lacks."""
-    messages = Counter(one.detail.message for one in rejections if isinstance(one.detail, Refusal))
-    shown = [f"{count} node{'s' if count > 1 else ''}: {message}" for message, count in messages.most_common(_SHOWN)]
+    refusals = [one.detail for one in rejections if isinstance(one.detail, Refusal)]
+    messages = Counter(one.message for one in refusals[:_EXAMINED])
+    shown = [f"{count} node{'s' if count > 1 else ''}: {text}" for text, count in messages.most_common(_SHOWN)]
     if len(messages) > _SHOWN:
         shown.append(f"{len(messages) - _SHOWN} further reasons")
+    if len(refusals) > _EXAMINED:
+        shown.append(f"{len(refusals) - _EXAMINED} nodes not examined")
     return "; ".join(shown)
 
 

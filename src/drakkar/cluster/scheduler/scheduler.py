@@ -220,7 +220,7 @@ class Scheduler:
             after = f"deallocation of ResourceClaim completed, {after}"
             asyncio.create_task(self._deallocate(stale))  # noqa: RUF006
         message = unschedulable_message(self._view.node_count, rejections, after=after)
-        self._reporter.failed(entry.pod, "Unschedulable", message, explanation_of(rejections))
+        self._reporter.failed(entry.pod, "Unschedulable", message, lambda: explanation_of(rejections))
 
     def _movable(self, demand: ClaimDemand | None, outcome: NoPlacement, pod: PodFacts) -> Mapping[str, Any] | None:
         """An allocated claim that keeps the pod off a node and that nobody else uses: it may be allocated anew."""
