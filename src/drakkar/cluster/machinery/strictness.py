@@ -75,14 +75,21 @@ def decode(
             415,
             "UnsupportedMediaType",
         )
+    if value is None:
+        value = {}
     if not isinstance(value, dict):
         raise DecodeError(_not_an_object(value, kind, body))
+    check_type_meta(value, group_version, kind, body)
+    return shape_checked(value, group_version, kind, struct, field_validation, duplicates, yaml=media == YAML)
+
+
+def check_type_meta(value: dict[str, Any], group_version: str, kind: str, body: bytes = b"") -> None:
+    """Refuse an object of another kind or version; missing ones are those of the request. Raises `DecodeError`."""
     api_version, body_kind = value.get("apiVersion") or group_version, value.get("kind") or kind
     if not isinstance(api_version, str) or not isinstance(body_kind, str):
         raise DecodeError(_wrong_type_meta(value, kind, body))
     if api_version != group_version or body_kind != kind:
         raise DecodeError(_other_kind(api_version, body_kind, group_version, kind))
-    return shape_checked(value, group_version, kind, struct, field_validation, duplicates, yaml=media == YAML)
 
 
 def shape_checked(
@@ -148,7 +155,6 @@ _TYPE_META: Final = (
 
 def _not_an_object(value: Any, kind: str, body: bytes) -> str:
     if value is None:
-        return f'{kind} in version "v1" cannot be handled as a {kind}: json: cannot unmarshal null into Go value'
     described = "array" if isinstance(value, list) else "string" if isinstance(value, str) else "number"
     described = "bool" if isinstance(value, bool) else described
     problem = f"couldn't get version/kind; json parse error: json: cannot unmarshal {described} into Go value of type"
@@ -169,7 +175,7 @@ def _wrong_type_meta(value: dict[str, Any], kind: str, body: bytes) -> str:
 def _other_kind(api_version: str, body_kind: str, group_version: str, kind: str) -> str:
     from drakkar.cluster.machinery.schemas import struct_of
 
-    group, _, version = api_version.rpartition("/")
+    version = api_version.rpartition("/")[2]
     known = struct_of(api_version, body_kind)
     if known is None:
         return (
