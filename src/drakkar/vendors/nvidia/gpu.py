@@ -37,7 +37,9 @@ class MigInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu(Device):
-    """One GPU. `index` is NVML's (bus order), `minor` the number of /dev/nvidia<minor>; `xids` what it logged since."""
+    """One GPU. `index` is NVML's (bus order), `minor` the number of /dev/nvidia<minor>; `xids` what it logged,
+    `time_slice` its compute policy (0 default, 1 short, 2 medium, 3 long).
+    """
 
     index: int
     minor: int
@@ -53,6 +55,7 @@ class Gpu(Device):
     mig_enabled: bool = False
     mig_instances: tuple[MigInstance, ...] = ()
     xids: tuple[int, ...] = ()
+    time_slice: int = 0
 
     @property
     def mig_board(self) -> mig.MigBoard | None:

@@ -32,6 +32,7 @@ class GpuState(msgspec.Struct, frozen=True):
     instances: tuple[InstanceState, ...] = ()
     lost: bool = False
     xids: tuple[int, ...] = ()
+    time_slice: int = 0
 
 
 class MachineState(msgspec.Struct, frozen=True):

@@ -265,6 +265,14 @@ class SimulatedMachine:
         left = tuple(one for one in state.instances if one.start != places[gpu_instance])
         self._change_gpu(index, msgspec.structs.replace(state, instances=left), "partition-destroyed")
 
+    def set_time_slice(self, index: int, interval: int) -> None:
+        """Sets the compute policy's time slice: 0 default, 1 short, 2 medium, 3 long."""
+        state = self._gpu_state(index)
+        if not 0 <= interval <= 3:
+            raise DrakkarError(f"{interval} is no time slice", reason="InvalidTimeSlice", expected="0 to 3")
+        if state.time_slice != interval:
+            self._change_gpu(index, msgspec.structs.replace(state, time_slice=interval), "compute-policy")
+
     def unload_driver(self) -> None:
         """Removes the kernel module: no GPU answers, MIG instances are lost."""
         gpus = tuple(GpuState(mig_enabled=self._keeps_mig(gpu), lost=gpu.lost) for gpu in self._state.gpus)
@@ -383,6 +391,7 @@ class SimulatedMachine:
             mig_enabled=state.mig_enabled,
             mig_instances=tuple(self._instance(own, minor, one) for one in state.instances),
             xids=state.xids,
+            time_slice=state.time_slice,
         )
 
     def _instance(self, gpu: uuid.UUID, minor: int, state: InstanceState) -> MigInstance:

@@ -1,0 +1,1 @@
+"""Drivers: `kit` is the frame every driver stands in, `gpu` is the one for NVIDIA GPUs."""

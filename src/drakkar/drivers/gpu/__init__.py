@@ -1,0 +1,1 @@
+"""The driver for NVIDIA GPUs, `gpu.nvidia.com`: classes, parameters, devices, preparation."""

@@ -1,0 +1,120 @@
+"""The GPU driver of a node: `GpuKind` in the kit's frame, and an eye on the machine.
+
+The machine tells what happens in this process; what others do to it (an administrator making MIG instances, another
+process injecting a fault) is found by a cheap poll each second, so that a slice follows the hardware within two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from drakkar.drivers.gpu.kind import GpuKind
+from drakkar.drivers.kit import NodeDriver
+from drakkar.errors import DrakkarError
+from drakkar.hardware.machine import MachineEvent
+from drakkar.inventory.publishing import SlicePublisher
+from drakkar.kube.client import Client
+from drakkar.kube.clock import Clock, SystemClock
+from drakkar.preparation.claims import HeldClaim
+from drakkar.preparation.values import ClaimUID
+from drakkar.vendors.nvidia.machine import NvidiaMachine
+from drakkar.vendors.nvidia.published import DRIVER, PublishOptions
+
+_log = logging.getLogger(__name__)
+_POLL_SECONDS = 1.0
+
+
+class GpuDriver:
+    """`gpu.nvidia.com` on node `node_name` with the GPUs of `machine`; arguments as for `NodeDriver`."""
+
+    def __init__(
+        self,
+        machine: NvidiaMachine,
+        *,
+        node_name: str,
+        client: Client,
+        plugins_dir: Path,
+        registry_dir: Path,
+        cdi_dir: Path,
+        state_dir: Path,
+        clock: Clock | None = None,
+        options: PublishOptions | None = None,
+        instance: str = "",
+    ) -> None:
+        self.machine = machine
+        self.kind = GpuKind(machine, node_name, options or PublishOptions())
+        self._clock = clock or SystemClock()
+        self._node = NodeDriver(
+            self.kind,
+            node_name=node_name,
+            client=client,
+            plugins_dir=plugins_dir,
+            registry_dir=registry_dir,
+            cdi_dir=cdi_dir,
+            state_dir=state_dir,
+            boot_id=machine.boot_id,
+            clock=clock,
+            instance=instance,
+        )
+        self._seen = -1
+        self._unsubscribe: Callable[[], None] | None = None
+        self._watcher: asyncio.Task[None] | None = None
+
+    @property
+    def driver_name(self) -> str:
+        """`gpu.nvidia.com`."""
+        return DRIVER
+
+    @property
+    def publisher(self) -> SlicePublisher:
+        """What publishes the slices; `await publisher.settled()` waits until they are in the API."""
+        return self._node.publisher
+
+    @property
+    def registered(self) -> asyncio.Event:
+        """Set once the kubelet has accepted the registration."""
+        return self._node.registered
+
+    @property
+    def claims(self) -> Mapping[ClaimUID, HeldClaim]:
+        """The claims that hold devices of this node."""
+        return self._node.claims
+
+    async def start(self) -> None:
+        """Recovers, serves, registers, publishes; see `NodeDriver.start` for errors."""
+        await self._node.start()
+        self._seen = self.machine.generation
+        self._unsubscribe = self.machine.subscribe(self._happened)
+        self._watcher = asyncio.create_task(self._watch(), name=f"GPUs of {self.kind.node_name}")
+
+    async def stop(self) -> None:
+        """Unregisters, ends calls in flight; slices and prepared claims stay."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+        if self._watcher is not None:
+            self._watcher.cancel()
+            await asyncio.gather(self._watcher, return_exceptions=True)
+            self._watcher = None
+        await self._node.stop()
+
+    def _happened(self, event: MachineEvent) -> None:
+        _log.info("GPUs of %s: %s %s", self.kind.node_name, event.kind, event.fault.message if event.fault else "")
+        self._look()
+
+    async def _watch(self) -> None:
+        while True:
+            await self._clock.sleep(_POLL_SECONDS)
+            try:
+                self.machine.poll()
+                self._look()
+            except (DrakkarError, OSError) as error:
+                _log.error("the GPUs of %s cannot be read: %s", self.kind.node_name, error)
+
+    def _look(self) -> None:
+        if self.machine.generation != self._seen:
+            self._seen = self.machine.generation
+            self._node.refresh()

@@ -1,0 +1,227 @@
+"""GPUs and MIG devices as a `DeviceKind`: names to hardware, parameters, dynamic MIG, health.
+
+Device names are NVIDIA's: `gpu-<minor>` and `gpu-<minor>-mig-<profile>-<profile id>-<start>`. A whole GPU and its
+partitions are the same hardware, and so are two partitions that share memory slices: the node refuses to hand them out
+at the same time, whatever the scheduler believed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from drakkar.drivers.gpu import configs, edits
+from drakkar.drivers.kit import AllocatedClaim, AllocatedDevice, DeviceKind, Edits, Health, PreparationError
+from drakkar.hardware.machine import DeviceNode
+from drakkar.inventory.slices import Pool
+from drakkar.vendors.nvidia import mig, published
+from drakkar.vendors.nvidia.gpu import Gpu, MigInstance
+from drakkar.vendors.nvidia.machine import NvidiaMachine
+from drakkar.vendors.nvidia.published import DRIVER, PublishOptions
+from drakkar.vendors.nvidia.xids import xid
+
+_GPU_NAME = re.compile(r"^gpu-(\d+)$")
+_MIG_NAME = re.compile(r"^gpu-(\d+)-mig-(.+)-(\d+)-(\d+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """What a device name means: a GPU, and for a partition its profile and start."""
+
+    gpu: Gpu
+    profile: mig.MigProfile | None = None
+    start: int = 0
+
+    @property
+    def kind(self) -> str:
+        """`gpu` or `mig`."""
+        return "gpu" if self.profile is None else "mig"
+
+    @property
+    def instance(self) -> MigInstance | None:
+        """The MIG instance that exists at this place; None for a whole GPU, or when it was not made yet."""
+        for one in self.gpu.mig_instances if self.profile else ():
+            if one.profile.id == self.profile.id and one.start == self.start:  # type: ignore[union-attr]
+                return one
+        return None
+
+
+class GpuKind(DeviceKind):
+    """The devices of `machine` for the driver of node `node_name`."""
+
+    driver = DRIVER
+
+    def __init__(self, machine: NvidiaMachine, node_name: str, options: PublishOptions) -> None:
+        self.machine = machine
+        self.node_name = node_name
+        self.options = options
+
+    # --- publishing -------------------------------------------------------------------------------------------------
+
+    def pool(self) -> Pool | None:
+        """All devices as NVIDIA's driver names them; None while the kernel module is not loaded."""
+        gpus = self.machine.devices()
+        if not gpus:
+            return None
+        return published.published_pool(gpus, self.node_name, self.options)
+
+    def not_ready(self) -> str:
+        """What keeps the machine from having devices."""
+        faults = self.machine.faults()
+        return "; ".join(fault.message for fault in faults) or "the machine has no NVIDIA GPU"
+
+    def health(self) -> Mapping[str, Health]:
+        """Lost GPUs and those with an XID that is not the program's fault are unhealthy, with all their partitions."""
+        health = {}
+        pool = self.pool()
+        by_minor = {gpu.minor: _gpu_health(gpu) for gpu in self.machine.devices()}
+        for device in pool.devices if pool else ():
+            minor = int(device.name.split("-")[1])
+            health[device.name] = by_minor.get(minor, Health("UNKNOWN"))
+        return health
+
+    # --- preparation ------------------------------------------------------------------------------------------------
+
+    def check(self, claim: AllocatedClaim) -> None:
+        """Devices must exist and answer, parameters must be right and possible."""
+        for device in claim.devices:
+            placement = self._placement(device.device)
+            if placement.gpu.lost and not device.admin_access:
+                raise PreparationError(
+                    f"requested device {device.device} does not answer: GPU {placement.gpu.bus_id} fell off the bus",
+                    reason="DeviceLost",
+                    subject=placement.gpu.uuid,
+                    next_step="reset or replace the GPU; the pod needs another device",
+                )
+            if placement.profile is not None and placement.instance is None and not self.options.dynamic_mig:
+                raise PreparationError(
+                    f"requested device {device.device} does not exist any more: its MIG instance was destroyed",
+                    reason="DeviceGone",
+                    subject=device.device,
+                )
+            self._config(claim, device)
+
+    def edits(self, claim: AllocatedClaim) -> Edits:
+        """Control nodes, libraries and nvidia-smi once; each device's own nodes."""
+        devices = {
+            device.device: edits.device_edits(self.machine, self._nodes(device.device)) for device in claim.devices
+        }
+        return Edits(devices, edits.common_edits(self.machine))
+
+    def edits_token(self) -> object:
+        """Driver version and majors: what a reload of the kernel module may change."""
+        return self.machine.driver_version, tuple(sorted(self.machine.majors.items()))
+
+    def overlapping(self, device: str) -> frozenset[str]:
+        """A GPU and its partitions exclude each other, and partitions with common memory slices."""
+        try:
+            own = self._placement(device)
+        except PreparationError:
+            return frozenset()
+        support = own.gpu.product.mig
+        if support is None:
+            return frozenset()
+        return _overlapping(support.profiles, own.gpu.minor, device, own.start, own.profile.size if own.profile else 0)
+
+    def compatible(self, claim: AllocatedClaim, other: AllocatedClaim, device: str) -> bool:
+        """Two claims share a device only with equal parameters for it."""
+        mine = [self._config(claim, one) for one in claim.devices if one.device == device]
+        theirs = [self._config(other, one) for one in other.devices if one.device == device]
+        return all(one == another for one in mine for another in theirs)
+
+    async def activate(self, claim: AllocatedClaim) -> None:
+        """Makes dynamic MIG instances at their allocated places and sets time slices."""
+        for device in claim.devices:
+            placement = self._placement(device.device)
+            if placement.profile is not None and placement.instance is None and self.options.dynamic_mig:
+                self.machine.create_mig(placement.gpu.index, placement.profile.name, placement.start)
+            config = self._config(claim, device)
+            if config.strategy == "TimeSlicing" and placement.profile is None and not device.admin_access:
+                self.machine.set_time_slice(placement.gpu.index, configs.INTERVALS[config.interval])
+
+    async def deactivate(self, claim: AllocatedClaim) -> None:
+        """Destroys the claim's dynamic MIG instances, with the last one MIG mode; sets time slices back."""
+        for device in claim.devices:
+            try:
+                placement = self._placement(device.device)
+            except PreparationError:
+                continue  # the hardware is gone, and what was set up with it
+            if placement.profile is None:
+                if not device.admin_access:
+                    self.machine.set_time_slice(placement.gpu.index, 0)
+            elif self.options.dynamic_mig and (instance := placement.instance) is not None:
+                self.machine.destroy_mig(placement.gpu.index, instance.gpu_instance)
+                self._leave_mig_mode(placement.gpu.index)
+
+    # --- names and parameters ---------------------------------------------------------------------------------------
+
+    def _placement(self, name: str) -> Placement:
+        gpus = {gpu.minor: gpu for gpu in self.machine.devices()}
+        whole = _GPU_NAME.match(name)
+        if whole and int(whole[1]) in gpus:
+            return Placement(gpus[int(whole[1])])
+        part = _MIG_NAME.match(name)
+        if part and int(part[1]) in gpus:
+            gpu = gpus[int(part[1])]
+            for profile in gpu.mig_board.profiles if gpu.mig_board else ():
+                start = int(part[4])
+                if profile.id == int(part[3]) and start in profile.starts:
+                    return Placement(gpu, profile, start)
+        raise PreparationError(
+            f"requested device {name} is not known on node {self.node_name}",
+            reason="UnknownDevice",
+            subject=f"{DRIVER}/{self.node_name}/{name}",
+            expected="" if gpus else self.not_ready(),
+        )
+
+    def _nodes(self, name: str) -> tuple[DeviceNode, ...]:
+        placement = self._placement(name)
+        if placement.profile is None:
+            return placement.gpu.nodes
+        instance = placement.instance
+        if instance is None:
+            raise PreparationError(
+                f"the MIG instance of device {name} does not exist", reason="DeviceGone", subject=name
+            )
+        return instance.nodes
+
+    def _config(self, claim: AllocatedClaim, device: AllocatedDevice) -> configs.DeviceConfig:
+        placement = self._placement(device.device)
+        config = configs.config_for(claim.configs, device.request, device.device, placement.kind)
+        if config.strategy == "MPS":
+            raise PreparationError(
+                f"device {device.device}: sharing.strategy MPS needs a control daemon, which this driver does not run",
+                reason="NotSupported",
+                subject=device.device,
+                expected="TimeSlicing, or no sharing",
+            )
+        return config
+
+    def _leave_mig_mode(self, index: int) -> None:
+        gpu = self.machine.devices()[index]
+        toggles = gpu.product.mig is not None and not gpu.product.mig.toggleNeedsReset
+        if toggles and gpu.mig_enabled and not gpu.mig_instances:
+            self.machine.set_mig_mode(index, False)
+
+
+@lru_cache(maxsize=4096)
+def _overlapping(board_name: str, minor: int, device: str, start: int, size: int) -> frozenset[str]:
+    """Names of devices on the GPU `minor` that share hardware with the slices from `start`; size 0: the whole GPU."""
+    names = {f"gpu-{minor}"}
+    for profile in mig.board(board_name).profiles:
+        for other in profile.starts:
+            if size == 0 or (other < start + size and start < other + profile.size):
+                names.add(mig.device_name(minor, profile.name, profile.id, other))
+    return frozenset(names - {device})
+
+
+def _gpu_health(gpu: Gpu) -> Health:
+    if gpu.lost:
+        return Health("UNHEALTHY", f"GPU {gpu.bus_id} has fallen off the bus")
+    for code in reversed(gpu.xids):
+        known = xid(code)
+        if known is None or not known.ignored:
+            return Health("UNHEALTHY", f"XID {code}: {known.meaning if known else 'unknown'}")
+    return Health("HEALTHY")

@@ -1,0 +1,131 @@
+"""The GPU driver as a process of its own, against any cluster.
+
+What a DaemonSet's container runs, and what `drakkar driver gpu` runs. SIGTERM and SIGINT end it in the order that an
+upgrade needs: unregister, let calls in flight end, close the socket; slices and prepared claims stay, so that running
+pods keep their devices and the next instance finds everything. A second signal is not needed: nothing waits for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from drakkar.drivers.gpu.driver import GpuDriver
+from drakkar.errors import DrakkarError
+from drakkar.kube import kubeconfig as kubeconfigs
+from drakkar.kube.client import Client
+from drakkar.kube.https import HttpsTransport
+from drakkar.vendors.nvidia.machine import NvidiaMachine
+from drakkar.vendors.nvidia.published import PublishOptions
+from drakkar.vendors.nvidia.simulated import build_machine
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Where the kubelet, the runtime and the driver meet on a node."""
+
+    plugins_dir: Path = Path("/var/lib/kubelet/plugins")
+    registry_dir: Path = Path("/var/lib/kubelet/plugins_registry")
+    cdi_dir: Path = Path("/var/run/cdi")
+    state_dir: Path | None = None
+
+    @property
+    def state(self) -> Path:
+        """The state directory; by default beside the driver's socket, as the kubelet's plugins keep it."""
+        return self.state_dir or self.plugins_dir / "gpu.nvidia.com"
+
+
+def run(
+    *,
+    node_name: str,
+    machine_model: str,
+    machine_dir: Path,
+    kubeconfig: str | Path | None = None,
+    context: str = "",
+    paths: Paths = Paths(),
+    seed: int | str = 0,
+    options: PublishOptions | None = None,
+    instance: str = "",
+    on_ready: Callable[[GpuDriver], None] | None = None,
+) -> None:
+    """Runs the driver on a simulated machine until SIGTERM or SIGINT; returns when everything is closed.
+
+    Args:
+        machine_model: node model (`dgx-h100`); `machine_dir` is the machine's folder, new or used before.
+        kubeconfig: as kubectl takes it; None: KUBECONFIG, the default file, or the pod's service account.
+        on_ready: called once, when slices are published and the socket serves.
+
+    Raises:
+        DrakkarError: unknown model, unreadable kubeconfig, another plugin serving, directories not writable.
+    """
+    machine = build_machine(machine_model, node_name, machine_dir, seed=seed)
+    transport = HttpsTransport(kubeconfigs.load(kubeconfig, context=context))
+    client = Client(transport, user_agent="drakkar-gpu-driver", field_manager="gpu.nvidia.com")
+
+    async def main() -> None:
+        try:
+            await serve(machine, client, node_name, paths, options=options, instance=instance, on_ready=on_ready)
+        finally:
+            await client.close()
+
+    asyncio.run(main())
+
+
+async def serve(
+    machine: NvidiaMachine,
+    client: Client,
+    node_name: str,
+    paths: Paths,
+    *,
+    options: PublishOptions | None = None,
+    instance: str = "",
+    on_ready: Callable[[GpuDriver], None] | None = None,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Runs the driver on the present event loop until `stop` is set, by a signal unless the caller does it."""
+    stop = stop or _stop_at_signals()
+    driver = GpuDriver(
+        machine,
+        node_name=node_name,
+        client=client,
+        plugins_dir=paths.plugins_dir,
+        registry_dir=paths.registry_dir,
+        cdi_dir=paths.cdi_dir,
+        state_dir=paths.state,
+        options=options,
+        instance=instance,
+    )
+    try:
+        await driver.start()
+    except OSError as error:
+        raise DrakkarError(
+            f"the driver cannot start: {error}", reason="NotStarted", subject=str(error.filename or "")
+        ) from error
+    try:
+        ready = asyncio.ensure_future(driver.publisher.settled())
+        stopping = asyncio.ensure_future(stop.wait())
+        await asyncio.wait({ready, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if ready.done():
+            _log.info("gpu.nvidia.com serves node %s", node_name)
+            if on_ready is not None:
+                on_ready(driver)
+        await stopping
+        ready.cancel()
+    finally:
+        await driver.stop()
+
+
+def _stop_at_signals() -> asyncio.Event:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(NotImplementedError):  # no signal handlers on this platform's loop: Ctrl-C raises
+            loop.add_signal_handler(number, stop.set)
+    return stop

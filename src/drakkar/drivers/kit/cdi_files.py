@@ -1,0 +1,67 @@
+"""The CDI file of a claim: `k8s.<driver>/claim`, device names `<claim UID>-<device>` (CDI specification 1.1).
+
+The claim's UID is in the id, so that a container can only get what was prepared for its own claim, and a file that is
+left over can be told from one in use by its name. The file is rebuilt from the journal, so writing it needs no barrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from drakkar.drivers.kit.kind import Edits
+from drakkar.injection.write import remove_spec, write_spec
+from drakkar.preparation.values import ClaimUID
+
+
+class ClaimFiles:
+    """The CDI files of one driver in `directory`."""
+
+    def __init__(self, directory: Path, driver: str) -> None:
+        self.directory = directory
+        self.kind = f"k8s.{driver}/claim"
+        self._prefix = f"k8s.{driver}-claim_"
+
+    def path(self, uid: ClaimUID) -> Path:
+        """The file of the claim, whether it exists or not."""
+        return self.directory / f"{self._prefix}{uid}.json"
+
+    def device_id(self, uid: ClaimUID, device: str) -> str:
+        """The qualified CDI name of a device of the claim."""
+        return f"{self.kind}={uid}-{device}"
+
+    def write(self, uid: ClaimUID, edits: Edits) -> None:
+        """Writes the claim's file; an equal one is replaced all the same. Raises CdiError."""
+        write_spec(self.directory, self.path(uid).name, self.spec(uid, edits))
+
+    def spec(self, uid: ClaimUID, edits: Edits) -> dict[str, Any]:
+        """The specification for `edits` as plain JSON."""
+        spec: dict[str, Any] = {
+            "cdiVersion": edits.version,
+            "kind": self.kind,
+            "devices": [
+                {"name": f"{uid}-{device}", "containerEdits": dict(own)} for device, own in edits.devices.items()
+            ],
+        }
+        if edits.common:
+            spec["containerEdits"] = dict(edits.common)
+        return spec
+
+    def remove(self, uid: ClaimUID) -> None:
+        """Removes the claim's file; none is fine. Raises CdiError."""
+        remove_spec(self.directory, self.path(uid).name)
+
+    def strangers(self, known: Iterable[ClaimUID]) -> list[ClaimUID]:
+        """UIDs of claims that have a file here and are not in `known`."""
+        kept = set(known)
+        try:
+            names = [entry.name for entry in self.directory.iterdir()]
+        except OSError:
+            return []
+        uids = (
+            ClaimUID(name.removeprefix(self._prefix).removesuffix(".json"))
+            for name in names
+            if name.startswith(self._prefix) and name.endswith(".json")
+        )
+        return sorted(uid for uid in uids if uid not in kept)

@@ -1,0 +1,415 @@
+"""A driver on a node: slices published, claims prepared over the kubelet's socket, and nothing lost by being killed.
+
+One prepare is: read the claim from the API (never from a cache, it may have been replaced), check parameters, wait for
+a holder that is going away, write the intent durably, set the hardware up, write the CDI file, write the completion
+durably. Two barriers, and between them everything can be found again: on start, what was only intended is undone, what
+was completed gets its CDI file back, what nobody knows is removed. Claims on different devices go side by side; claims
+on the same device one after the other (DESIGN section 7, KEP-4381).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from drakkar.drivers.kit import handover
+from drakkar.drivers.kit.allocation import AllocatedClaim, AllocatedDevice, allocated_claim, from_journal
+from drakkar.drivers.kit.cdi_files import ClaimFiles
+from drakkar.drivers.kit.kind import DeviceKind, Health, PreparationError
+from drakkar.errors import DrakkarError
+from drakkar.inventory.publishing import SlicePublisher
+from drakkar.kube.apierrors import ApiError
+from drakkar.kube.client import Client
+from drakkar.kube.clock import Clock, SystemClock
+from drakkar.kube.events import EventRecorder
+from drakkar.kube.resources import RESOURCE_CLAIMS
+from drakkar.preparation.claims import PREPARED, ClaimLedger, DeviceBusyError, HeldClaim
+from drakkar.preparation.journal import boot_id as host_boot_id
+from drakkar.preparation.locks import DeviceLocks
+from drakkar.preparation.plugin import PluginServer
+from drakkar.preparation.values import (
+    ClaimRef,
+    ClaimUID,
+    DeviceHealth,
+    DeviceKey,
+    HealthBoard,
+    PreparedDevice,
+    PrepareResult,
+)
+
+_log = logging.getLogger(__name__)
+
+#: The file below a driver's state directory that remembers its claims.
+JOURNAL_NAME = "claims.journal"
+
+
+class NodeDriver:
+    """Runs `kind` as the driver of node `node_name`.
+
+    Args:
+        client: API client with a node driver's rights (ResourceSlices of its node, read claims and pods).
+        plugins_dir, registry_dir: the kubelet's `plugins` and `plugins_registry`.
+        cdi_dir: where the runtime looks for CDI files.
+        state_dir: where the journal lies; it must survive restarts of the driver.
+        boot_id: identity of the machine's boot; claims of another boot are forgotten. Default: this host's.
+        instance: a name of its own for a second instance during a rolling update.
+    """
+
+    def __init__(
+        self,
+        kind: DeviceKind,
+        *,
+        node_name: str,
+        client: Client,
+        plugins_dir: Path,
+        registry_dir: Path,
+        cdi_dir: Path,
+        state_dir: Path,
+        boot_id: str | None = None,
+        clock: Clock | None = None,
+        instance: str = "",
+    ) -> None:
+        self.kind = kind
+        self.node_name = node_name
+        self.files = ClaimFiles(cdi_dir, kind.driver)
+        self._client = client
+        self._clock = clock or SystemClock()
+        self._state_dir = state_dir
+        self._boot_id = host_boot_id() if boot_id is None else boot_id
+        self._ledger: ClaimLedger | None = None
+        self._locks = DeviceLocks()
+        self._releases = handover.Releases()
+        self._board = HealthBoard()
+        self._waiting_reason = ""
+        self._edits_token: object = None
+        self._publisher = SlicePublisher(client, driver=kind.driver, node_name=node_name, clock=clock)
+        self._events = EventRecorder(client, kind.driver, node_name, clock=clock)
+        self._server = PluginServer(
+            kind.driver, self, plugins_dir=plugins_dir, registry_dir=registry_dir, instance=instance, clock=clock
+        )
+
+    @property
+    def driver_name(self) -> str:
+        """The driver's name."""
+        return self.kind.driver
+
+    @property
+    def registered(self) -> asyncio.Event:
+        """Set once the kubelet has accepted the registration."""
+        return self._server.registered
+
+    @property
+    def publisher(self) -> SlicePublisher:
+        """What publishes the slices."""
+        return self._publisher
+
+    @property
+    def claims(self) -> Mapping[ClaimUID, HeldClaim]:
+        """The claims this driver holds devices for, prepared or in the middle of it."""
+        return self._claims.claims
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Puts right what the last run left, serves and registers, begins to publish.
+
+        Raises:
+            DrakkarError: another plugin of this name is serving, a directory cannot be written, or the journal is of a
+                newer version. A damaged journal is no error: it is set aside and told in an event.
+        """
+        await self._recover()
+        await self._server.start()
+        await self._publisher.start()
+        self.refresh()
+
+    async def stop(self) -> None:
+        """Unregisters, ends calls in flight, stops publishing. Slices and prepared claims stay, as an upgrade needs."""
+        await self._server.stop()
+        await self._publisher.stop()
+        await self._events.stop()
+        if self._ledger is not None:
+            self._ledger.close()
+            self._ledger = None
+
+    def refresh(self) -> None:
+        """Looks at the hardware again: publishes what changed, tells the health streams. Cheap when nothing did."""
+        pool = self.kind.pool()
+        if pool is None:
+            reason = self.kind.not_ready()
+            if reason != self._waiting_reason:
+                _log.warning("%s on %s publishes nothing yet: %s", self.driver_name, self.node_name, reason)
+                self._events.record(self._node_object(), "Warning", "DevicesNotReady", reason)
+            self._waiting_reason = reason
+            now = int(self._clock.now().timestamp())
+            self._tell_health(
+                [DeviceHealth(one.pool_name, one.device_name, "UNKNOWN", now, 0, reason) for one in self._board.devices]
+            )
+            return
+        self._waiting_reason = ""
+        try:
+            self._publisher.publish(pool)
+        except DrakkarError as error:
+            _log.error("the devices of %s on %s cannot be published: %s", self.driver_name, self.node_name, error)
+            self._events.record(self._node_object(), "Warning", error.reason, error.message)
+            return
+        known = self.kind.health()
+        now = int(self._clock.now().timestamp())
+        board = []
+        for device in pool.devices:
+            health = known.get(device.name, Health("UNKNOWN"))
+            board.append(DeviceHealth(pool.name, device.name, health.status, now, message=health.message))
+        self._tell_health(board)
+        self._rebuild_files()
+
+    def _tell_health(self, board: list[DeviceHealth]) -> None:
+        if [_without_time(one) for one in board] != [_without_time(one) for one in self._board.devices]:
+            self._board.publish(board)
+
+    def _rebuild_files(self) -> None:
+        """Writes all CDI files again when what they are made of changed (a driver reload gives nodes new numbers)."""
+        token = self.kind.edits_token()
+        if token == self._edits_token:
+            return
+        self._edits_token = token
+        for held in list(self._claims.claims.values()):
+            if held.state != PREPARED:
+                continue
+            try:
+                self.files.write(held.claim.uid, self.kind.edits(from_journal(held.claim, held.detail)))
+            except (DrakkarError, OSError) as error:
+                _log.error("claim %s: its CDI file cannot be written again: %s", held.claim, error)
+
+    # --- the kubelet's calls ----------------------------------------------------------------------------------------
+
+    async def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, PrepareResult]:
+        """Makes the claims ready, side by side; one claim's failure is its own."""
+        results = await asyncio.gather(*(self._answer(self._prepare(claim), claim) for claim in claims))
+        return {claim.uid: result for claim, result in zip(claims, results, strict=True)}
+
+    async def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, str]:
+        """Undoes it; claims that are not known are done already."""
+        results = await asyncio.gather(*(self._answer(self._unprepare(claim), claim) for claim in claims))
+        return {claim.uid: result.error for claim, result in zip(claims, results, strict=True)}
+
+    def health(self) -> AsyncIterator[list[DeviceHealth]]:
+        """The health of all published devices, now and at every change."""
+        return self._board.watch()
+
+    async def _answer(self, call: Awaitable[PrepareResult], claim: ClaimRef) -> PrepareResult:
+        try:
+            return await call
+        except DrakkarError as error:
+            _log.warning("claim %s: %s", claim, error)
+            return PrepareResult(error=_sentence(error))
+        except OSError as error:
+            _log.warning("claim %s: %s", claim, error)
+            return PrepareResult(error=f"{self.driver_name} on {self.node_name}: {error}")
+
+    async def _prepare(self, ref: ClaimRef) -> PrepareResult:
+        async with self._locks.holding([_claim_key(ref)]):
+            held = self._claims.claims.get(ref.uid)
+            if held is not None and held.state == PREPARED:
+                return self._once_more(held)
+            claim = allocated_claim(ref, await self._fetch(ref), driver=self.driver_name, pool=self.node_name)
+            if not claim.devices:
+                return PrepareResult()
+            self.kind.check(claim)
+            deadline = self._clock.monotonic() + handover.WAIT_SECONDS
+            while True:
+                await self._await_holders(claim, deadline)
+                async with self._locks.holding(self._keys_around(claim)):
+                    try:
+                        return await self._make_ready(claim)
+                    except DeviceBusyError:
+                        continue  # somebody was quicker between the wait and the lock: look who it is
+
+    async def _make_ready(self, claim: AllocatedClaim) -> PrepareResult:
+        self._check_partitions(claim)
+        uid = claim.claim.uid
+        exclusive = [key for key, device in self._keys(claim) if not device.admin_access]
+        shared = [key for key, device in self._keys(claim) if key in exclusive and self._shares(claim, device)]
+        await self._claims.begin(claim.claim, exclusive, shared=shared, detail=claim.to_json())
+        try:
+            await self.kind.activate(claim)
+            self.files.write(uid, self.kind.edits(claim))
+            prepared = [
+                PreparedDevice(
+                    (device.base_request,),
+                    device.pool,
+                    device.device,
+                    (self.files.device_id(uid, device.device),),
+                    device.share_id,
+                )
+                for device in claim.devices
+            ]
+            held = await self._claims.complete(uid, prepared)
+        except BaseException:
+            await asyncio.shield(self._undo(claim))
+            raise
+        return PrepareResult(held.prepared)
+
+    async def _undo(self, claim: AllocatedClaim) -> None:
+        """Takes back a prepare that failed half way; what cannot be taken back stays in the journal."""
+        try:
+            await self.kind.deactivate(claim)
+            self.files.remove(claim.claim.uid)
+            await self._claims.release(claim.claim.uid)
+        except (DrakkarError, OSError) as error:
+            _log.error("claim %s: undoing a failed prepare failed: %s", claim.claim, error)
+        self._releases.announce()
+
+    def _once_more(self, held: HeldClaim) -> PrepareResult:
+        """The same answer for what is prepared, after looking that the CDI file is still there."""
+        if not self.files.path(held.claim.uid).exists():
+            _log.warning("claim %s: its CDI file was gone, written again", held.claim)
+            self.files.write(held.claim.uid, self.kind.edits(from_journal(held.claim, held.detail)))
+        return PrepareResult(held.prepared)
+
+    async def _unprepare(self, ref: ClaimRef) -> PrepareResult:
+        async with self._locks.holding([_claim_key(ref)]):
+            held = self._claims.claims.get(ref.uid)
+            if held is None:
+                self.files.remove(ref.uid)
+                return PrepareResult()
+            claim = from_journal(held.claim, held.detail)
+            async with self._locks.holding(self._keys_around(claim)):
+                await self.kind.deactivate(claim)
+                self.files.remove(ref.uid)
+                await self._claims.release(ref.uid)
+            self._releases.announce()
+            return PrepareResult()
+
+    async def _fetch(self, ref: ClaimRef) -> Mapping[str, Any]:
+        try:
+            return await self._client.get(RESOURCE_CLAIMS, ref.name, ref.namespace)
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            raise PreparationError(
+                f"claim {ref.namespace}/{ref.name} does not exist", reason="ClaimNotFound", subject=str(ref)
+            ) from None
+
+    # --- who holds what ---------------------------------------------------------------------------------------------
+
+    async def _await_holders(self, claim: AllocatedClaim, deadline: float) -> None:
+        """Returns when nothing stands in the way of `claim`; raises when a holder stays or the time is over."""
+        while True:
+            busy = self._holder_in_the_way(claim)
+            if busy is None:
+                return
+            device, holder = busy
+            reason = await handover.why_it_stays(self._client, holder)
+            left = deadline - self._clock.monotonic()
+            if self._holder_in_the_way(claim) != busy:
+                continue
+            if reason or left <= 0:
+                raise PreparationError(
+                    f"requested device {device} is already allocated to different claim {holder.claim.uid}"
+                    f" ({holder.claim.namespace}/{holder.claim.name}): "
+                    + (reason or f"it was not released within {handover.WAIT_SECONDS:.0f} s"),
+                    reason="DeviceBusy",
+                    subject=f"{self.driver_name}/{self.node_name}/{device}",
+                )
+            await self._releases.wait(self._clock, left)
+
+    def _holder_in_the_way(self, claim: AllocatedClaim) -> tuple[str, HeldClaim] | None:
+        for key, device in self._keys(claim):
+            if device.admin_access:
+                continue
+            shared = self._shares(claim, device)
+            for holder in self._claims.holders(key):
+                if holder.claim.uid == claim.claim.uid:
+                    continue
+                if not (shared and key in holder.shared):
+                    return device.device, holder
+                self._check_compatible(claim, holder, device.device)
+            for other in self.kind.overlapping(device.device):
+                for holder in self._claims.holders(self._key(other)):
+                    if holder.claim.uid != claim.claim.uid:
+                        return other, holder
+        return None
+
+    def _check_compatible(self, claim: AllocatedClaim, holder: HeldClaim, device: str) -> None:
+        if not self.kind.compatible(claim, from_journal(holder.claim, holder.detail), device):
+            raise PreparationError(
+                f"requested device {device} has conflicting configuration with already prepared claim"
+                f" {holder.claim.uid}",
+                reason="ConflictingConfiguration",
+                subject=f"{self.driver_name}/{self.node_name}/{device}",
+            )
+
+    def _check_partitions(self, claim: AllocatedClaim) -> None:
+        busy = self._holder_in_the_way(claim)
+        if busy is not None:
+            raise DeviceBusyError(self._key(busy[0]), busy[1])
+
+    def _shares(self, claim: AllocatedClaim, device: AllocatedDevice) -> bool:
+        return device.share_id is not None or device.device in self.kind.shareable(claim)
+
+    def _key(self, device: str) -> DeviceKey:
+        return DeviceKey(self.driver_name, self.node_name, device)
+
+    def _keys(self, claim: AllocatedClaim) -> list[tuple[DeviceKey, AllocatedDevice]]:
+        return [(self._key(device.device), device) for device in claim.devices]
+
+    def _keys_around(self, claim: AllocatedClaim) -> list[DeviceKey]:
+        """What to lock: the claim's devices and all that are made of the same hardware."""
+        names = {device.device for device in claim.devices}
+        for name in tuple(names):
+            names |= self.kind.overlapping(name)
+        return [self._key(name) for name in names]
+
+    # --- restart ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _claims(self) -> ClaimLedger:
+        if self._ledger is None:
+            raise DrakkarError(f"the driver {self.driver_name} is not running", reason="NotRunning")
+        return self._ledger
+
+    async def _recover(self) -> None:
+        self._edits_token = self.kind.edits_token()
+        self._ledger = ledger = ClaimLedger(self._state_dir / JOURNAL_NAME, boot_id=self._boot_id)
+        if ledger.damage is not None:
+            _log.error("the journal of %s was damaged: %s", self.driver_name, ledger.damage)
+            self._events.record(self._node_object(), "Warning", "JournalDamaged", str(ledger.damage))
+        for held in ledger.forgotten:
+            self.files.remove(held.claim.uid)
+        for held in list(ledger.claims.values()):
+            claim = from_journal(held.claim, held.detail)
+            try:
+                if held.state == PREPARED:
+                    await self.kind.activate(claim)
+                    self.files.write(held.claim.uid, self.kind.edits(claim))
+                else:
+                    _log.info("claim %s: taking back an unfinished prepare", held.claim)
+                    await self.kind.deactivate(claim)
+                    self.files.remove(held.claim.uid)
+                    await ledger.release(held.claim.uid)
+            except (DrakkarError, OSError) as error:
+                # The claim stays held: better a device that nobody gets than one that two get.
+                _log.error("claim %s cannot be restored: %s", held.claim, error)
+                self._events.record(self._node_object(), "Warning", "ClaimNotRestored", f"{held.claim}: {error}")
+        for uid in self.files.strangers(ledger.claims):
+            _log.info("removing the CDI file of claim %s, which nobody holds", uid)
+            self.files.remove(uid)
+
+    def _node_object(self) -> dict[str, Any]:
+        return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.node_name, "uid": self.node_name}}
+
+
+def _claim_key(ref: ClaimRef) -> DeviceKey:
+    """The lock of a claim; sorts before every device's, so that claims come first in the global order."""
+    return DeviceKey("", "", ref.uid)
+
+
+def _without_time(health: DeviceHealth) -> tuple[str, str, str, str]:
+    return health.pool_name, health.device_name, health.health, health.message
+
+
+def _sentence(error: DrakkarError) -> str:
+    extra = f" (expected {error.expected})" if error.expected else ""
+    return f"{error.message}{extra}"

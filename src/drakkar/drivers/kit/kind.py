@@ -1,0 +1,93 @@
+"""The one seam of the kit: what varies from device to device.
+
+Everything else (slices, sockets, journal, hand-over, CDI files, restart) is the same for every driver and lives in
+`NodeDriver`. Only `pool` and `edits` must be written; the rest has defaults that suit a device which needs no setting
+up and can only be had whole.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from drakkar.drivers.kit.allocation import AllocatedClaim
+from drakkar.errors import DrakkarError
+from drakkar.inventory.slices import Pool
+
+
+class PreparationError(DrakkarError):
+    """A claim cannot be prepared; the text reaches the pod's events through the kubelet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """CDI container edits: `common` once per container, `devices` by device name (CDI's own JSON)."""
+
+    devices: Mapping[str, Mapping[str, Any]]
+    common: Mapping[str, Any] = field(default_factory=dict)
+    version: str = "0.5.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Health of one device: HEALTHY, UNHEALTHY or UNKNOWN, with a sentence for the pod's status (KEP-4680)."""
+
+    status: str
+    message: str = ""
+
+
+class DeviceKind(ABC):
+    """Devices of one driver on one node. Methods run on the event loop and must not block it."""
+
+    #: The driver's name, a DNS subdomain: `lamps.example.com`.
+    driver: str
+
+    @abstractmethod
+    def pool(self) -> Pool | None:
+        """What to publish now; None while the hardware is not ready (nothing is published then, see `not_ready`)."""
+
+    @abstractmethod
+    def edits(self, claim: AllocatedClaim) -> Edits:
+        """What a container needs to have the claim's devices. Must give the same after a restart.
+
+        Raises:
+            PreparationError: a device is unknown or unusable, or the parameters are wrong.
+        """
+
+    def not_ready(self) -> str:
+        """Why `pool` is None, in a few words."""
+        return "the hardware is not ready"
+
+    def check(self, claim: AllocatedClaim) -> None:
+        """Refuses what must never be prepared (parameters, unhealthy devices), before anything is written."""
+        self.edits(claim)
+
+    def shareable(self, claim: AllocatedClaim) -> frozenset[str]:
+        """Names of devices that other claims may hold at the same time (beside those with a share of their own)."""
+        return frozenset()
+
+    def overlapping(self, device: str) -> frozenset[str]:
+        """Names of other devices made of the same hardware: while `device` is held, they cannot be (partitions)."""
+        return frozenset()
+
+    def compatible(self, claim: AllocatedClaim, other: AllocatedClaim, device: str) -> bool:
+        """Whether two claims may share `device` with the parameters they have."""
+        return True
+
+    async def activate(self, claim: AllocatedClaim) -> None:
+        """Sets the hardware up; called after the intent is durable, must be idempotent."""
+        return
+
+    async def deactivate(self, claim: AllocatedClaim) -> None:
+        """Undoes `activate`, also of one that was interrupted; must be idempotent."""
+        return
+
+    def edits_token(self) -> object:
+        """A value that changes when `edits` would answer differently for claims that are prepared already."""
+        return None
+
+    def health(self) -> Mapping[str, Health]:
+        """Health by device name; devices that are not named are UNKNOWN."""
+        return {}

@@ -1,0 +1,43 @@
+"""What a driver for NVIDIA GPUs needs of a machine beyond the common protocol, be it simulated or under NVML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from drakkar.hardware.machine import DeviceNode, Machine
+from drakkar.vendors.nvidia.gpu import Gpu, MigInstance
+
+
+class NvidiaMachine(Machine, Protocol):
+    """A machine with NVIDIA GPUs. GPUs are named by their index; changing methods raise DrakkarError when refused."""
+
+    @property
+    def architecture(self) -> str:
+        """`amd64` or `arm64`."""
+
+    @property
+    def driver_version(self) -> str:
+        """The driver's version as it spells it."""
+
+    @property
+    def majors(self) -> Mapping[str, int]:
+        """Character majors of the driver's dynamic devices."""
+
+    def devices(self) -> Sequence[Gpu]:
+        """All GPUs in bus order; none while the driver is not loaded."""
+
+    def control_nodes(self) -> tuple[DeviceNode, ...]:
+        """The nodes every GPU container gets beside its GPU's own."""
+
+    def create_mig(self, index: int, profile: str, start: int | None = None) -> MigInstance:
+        """Makes a MIG instance; switches MIG mode on if it is off."""
+
+    def destroy_mig(self, index: int, gpu_instance: int) -> None:
+        """Destroys a GPU instance and its compute instance."""
+
+    def set_mig_mode(self, index: int, enabled: bool) -> None:
+        """Switches MIG mode; off takes all instances with it."""
+
+    def set_time_slice(self, index: int, interval: int) -> None:
+        """Sets the compute policy's time slice: 0 default, 1 short, 2 medium, 3 long."""
