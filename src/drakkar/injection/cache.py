@@ -127,7 +127,7 @@ class CdiCache:
                 stale = sorted(winner.name for winner in winners if winner.priority < found.priority)
                 if stale:
                     texts.append(
-                        f"{found.path} cannot be loaded, definitions in lower directories stay in force: {stale}"
+                        f"{found.path} cannot be loaded, so older definitions stay in force: {', '.join(stale)}"
                     )
             elif found.spec is not None:
                 texts.extend(f"{found.path}: {problem}" for problem in found.spec.warnings)

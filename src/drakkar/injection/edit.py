@@ -67,9 +67,9 @@ def apply(config: OciConfig, blocks: Sequence[ContainerEdits], lstat: Lstat) -> 
 def _apply(oci: _Copy, blocks: Sequence[ContainerEdits], net_devices: Sequence[NetDevice], lstat: Lstat) -> Injection:
     warnings: list[str] = []
     _edit_env(oci, [variable for block in blocks for variable in block.env], warnings)
-    for block in blocks:
-        for node in block.device_nodes:
-            _edit_node(oci, node, lstat, warnings)
+    nodes = [node for block in blocks for node in block.device_nodes]
+    if nodes:
+        _edit_nodes(oci, nodes, lstat, warnings)
     for device in net_devices:
         oci.object_at(("linux", "netDevices"))[device.host_interface_name] = {"name": device.name}
     mounts = [mount for block in blocks for mount in block.mounts]
@@ -149,31 +149,40 @@ def _edit_env(oci: _Copy, variables: list[str], warnings: list[str]) -> None:
             given[name] = variable
 
 
-def _edit_node(oci: _Copy, node: DeviceNode, lstat: Lstat, warnings: list[str]) -> None:
-    device = _oci_device(node, lstat, warnings)
-    process = oci.root.get("process")
-    if process:
-        user = process.get("user") or {}
-        for key in ("uid", "gid"):
-            if key not in device and user.get(key, 0) > 0:
-                device[key] = user[key]
+def _edit_nodes(oci: _Copy, nodes: Sequence[DeviceNode], lstat: Lstat, warnings: list[str]) -> None:
+    process = oci.root.get("process") or {}
+    user = process.get("user") or {}
+    owner = {key: user[key] for key in ("uid", "gid") if user.get(key, 0) > 0}
     devices = oci.list_at(("linux", "devices"))
-    path = node.path
-    places = [index for index, entry in enumerate(devices) if entry.get("path") == path]
-    if len(places) > 1:  # the first is removed, the next replaced: what the reference library does
+    paths = {entry.get("path") for entry in devices}
+    rules: list[Any] | None = None
+    for node in nodes:
+        device = _oci_device(node, lstat, warnings)
+        for key, value in owner.items():
+            device.setdefault(key, value)
+        if node.path in paths:
+            _replace_device(devices, device)
+        else:
+            paths.add(node.path)
+            devices.append(device)
+        kind = device["type"]
+        if kind in ("b", "c"):
+            rule = {"allow": True, "type": kind, "major": device["major"], "minor": device["minor"]}
+            if node.permissions != "none":
+                rule["access"] = node.permissions or "rwm"
+            if rules is None:
+                rules = oci.list_at(("linux", "resources", "devices"))
+            rules.append(rule)
+
+
+def _replace_device(devices: list[dict[str, Any]], device: dict[str, Any]) -> None:
+    """The first entry of the path goes; a second one is replaced in place, else the new one is appended."""
+    places = [index for index, entry in enumerate(devices) if entry.get("path") == device["path"]]
+    if len(places) > 1:
         devices[places[1]] = device
-        del devices[places[0]]
     else:
-        if places:
-            del devices[places[0]]
         devices.append(device)
-    kind = device["type"]
-    if kind in ("b", "c"):
-        rule = {"allow": True, "type": kind, "major": device["major"], "minor": device["minor"]}
-        access = node.permissions or "rwm"
-        if access != "none":
-            rule["access"] = access
-        oci.list_at(("linux", "resources", "devices")).append(rule)
+    del devices[places[0]]
 
 
 def _oci_device(node: DeviceNode, lstat: Lstat, warnings: list[str]) -> dict[str, Any]:
@@ -234,12 +243,12 @@ def _compare(node: DeviceNode, host: HostNode, host_path: str, warnings: list[st
 def _edit_mounts(oci: _Copy, mounts: list[Mount], warnings: list[str]) -> None:
     target = oci.list_at(("mounts",))
     mapped = _maps_ids(oci.root.get("linux"))
+    destinations = {entry.get("destination") for entry in target}
     for mount in mounts:
         path = mount.container_path
-        for index, entry in enumerate(target):
-            if entry.get("destination") == path:
-                del target[index]
-                break
+        if path in destinations:
+            del target[next(index for index, entry in enumerate(target) if entry.get("destination") == path)]
+        destinations.add(path)
         target.append(_oci_mount(mount, mapped))
     target.sort(key=lambda entry: depth(entry.get("destination", "")))
     for mount in mounts:

@@ -17,7 +17,7 @@ __all__ = ["to_json", "to_yaml"]
 def to_json(spec: Mapping[str, Any]) -> str:
     """Compact JSON with keys in the specification's order; also readable as YAML, which most consumers do."""
     text = json.dumps(spec, ensure_ascii=False, separators=(",", ":"))
-    return _NOT_IN_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return _NOT_KEPT_BY_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def to_yaml(spec: Mapping[str, Any]) -> str:
@@ -26,7 +26,7 @@ def to_yaml(spec: Mapping[str, Any]) -> str:
     return "---\n" + "".join(f"{line}\n" for line in _mapping(shown, ""))
 
 
-_NOT_IN_YAML: Final = re.compile("[\x7f-\x84\x86-\x9f\ufeff\ufffe\uffff]")
+_NOT_KEPT_BY_YAML: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _STEP: Final = "    "
 # Text that is certain to be a string for YAML 1.1 and 1.2 readers alike: a path, a plain word, NAME=value and so on.
 _PLAIN: Final = re.compile(r"[A-Za-z/][A-Za-z0-9/_.=+@%-]*", re.ASCII)

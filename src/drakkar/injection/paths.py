@@ -9,6 +9,8 @@ __all__ = ["clean", "depth"]
 
 def clean(path: str) -> str:
     """The shortest equivalent path; unlike POSIX, two leading slashes are one, and "" is "."."""
+    if path.startswith("/") and not path.endswith("/") and "//" not in path and "/." not in path:
+        return path  # the usual case, without taking the path apart
     cleaned = posixpath.normpath(path)
     return cleaned[1:] if cleaned.startswith("//") else cleaned
 

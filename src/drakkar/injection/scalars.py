@@ -28,7 +28,7 @@ _SPECIAL_FLOATS: Final = {
     for word in words
 }
 _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
-_DOT_FLOAT: Final = re.compile(r"\.[0-9]+([eE][-+]?[0-9]+)?", re.ASCII)
+_DOT_FLOAT: Final = re.compile(r"\.[0-9]+(_[0-9]+)*([eE][-+]?[0-9]+(_[0-9]+)*)?", re.ASCII)
 _PREFIXED: Final = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))", re.ASCII)
 _PREFIX_THEN_SIGN: Final = re.compile(r"0(?:b([-+][01]+)|o([-+][0-7]+))", re.ASCII)
 _TIMESTAMP: Final = re.compile(

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from . import advice, decode, nodes, rules, versions
 from .emit import to_json
 from .errors import CdiError, Problem
+from .json_text import read_json
 from .model import Device, Spec, plain
 from .names import qualified_name, split_kind
 
@@ -129,6 +130,9 @@ def _read(path: str) -> bytes:
 def _decode(data: bytes, file: str, profile: Profile) -> tuple[Spec, list[Problem], list[Problem]]:
     """The typed content, null elements left out of lists, and remarks about the text."""
     compat = profile == "compat"
+    short = read_json(data, json_escapes=not compat)
+    if short is not None:
+        return short, [], []
     document = nodes.compose(data, json_escapes=not compat, file=file)
     root = document.root
     if root is None and compat:
