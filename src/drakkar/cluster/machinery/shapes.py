@@ -24,7 +24,14 @@ Path = tuple[Any, Any] | None
 
 
 class ShapeError(ValueError):
-    """A value cannot be of the type its field has; the message is that of the Go decoder."""
+    """A value cannot be of the type its field has; the message is that of the Go decoder.
+
+    `converter_text` says the same in the words of apimachinery's converter, which strategic merge patches go through.
+    """
+
+    def __init__(self, message: str, converter_text: str = "") -> None:
+        super().__init__(message)
+        self.converter_text = converter_text or message
 
 
 class Findings:
@@ -255,10 +262,26 @@ _CONVERTERS: Final[dict[str, Converter]] = {
 
 def _mismatch(item: Any, kind: Type, path: Path, struct: Struct, described: str = "") -> ShapeError:
     names = [key for key in _elements(path) if type(key) is str]
+    converter = _converter_text(item, kind)
     return ShapeError(
         f"json: cannot unmarshal {described or _kind_of(item)} into Go struct field {struct.short_name}.{'.'.join(names)}"
-        f" of type {kind.go_name}"
+        f" of type {kind.go_name}",
+        converter,
     )
+
+
+def _converter_text(item: Any, kind: Type) -> str:
+    found = {bool: "bool", str: "string", int: "int64", float: "float64", list: "slice", dict: "map"}.get(
+        type(item), "nil"
+    )
+    if kind.code == "L":
+        return f"cannot restore slice from {found}"
+    if kind.code == "K":
+        return f"cannot restore map from {found}"
+    if kind.code == "@":
+        return f"cannot restore struct from: {found}"
+    go_type = {"slice": "[]interface {}", "map": "map[string]interface {}"}.get(found, found)
+    return f"cannot convert {go_type} to {kind.go_name}"
 
 
 def _kind_of(value: Any) -> str:

@@ -154,7 +154,6 @@ _TYPE_META: Final = (
 
 
 def _not_an_object(value: Any, kind: str, body: bytes) -> str:
-    if value is None:
     described = "array" if isinstance(value, list) else "string" if isinstance(value, str) else "number"
     described = "bool" if isinstance(value, bool) else described
     problem = f"couldn't get version/kind; json parse error: json: cannot unmarshal {described} into Go value of type"
