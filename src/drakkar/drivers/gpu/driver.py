@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 from drakkar.drivers.gpu.kind import GpuKind
@@ -19,7 +19,7 @@ from drakkar.inventory.publishing import SlicePublisher
 from drakkar.kube.client import Client
 from drakkar.kube.clock import Clock, SystemClock
 from drakkar.preparation.claims import HeldClaim
-from drakkar.preparation.values import ClaimUID
+from drakkar.preparation.values import ClaimUID, DeviceHealth
 from drakkar.vendors.nvidia.machine import NvidiaMachine
 from drakkar.vendors.nvidia.published import DRIVER, PublishOptions
 
@@ -82,6 +82,10 @@ class GpuDriver:
     def claims(self) -> Mapping[ClaimUID, HeldClaim]:
         """The claims that hold devices of this node."""
         return self._node.claims
+
+    def health(self) -> AsyncIterator[list[DeviceHealth]]:
+        """The health of all published devices, now and at every change."""
+        return self._node.health()
 
     async def start(self) -> None:
         """Recovers, serves, registers, publishes; see `NodeDriver.start` for errors."""

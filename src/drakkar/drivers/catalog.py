@@ -1,0 +1,97 @@
+"""Which simulated machines there are, and which drivers belong on them.
+
+The embedded cluster asks here and nowhere else, so that it knows no vendor: a new vendor adds a family.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from drakkar.errors import DrakkarError
+from drakkar.hardware.machine import Machine
+from drakkar.kube.client import Client
+from drakkar.kube.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlaces:
+    """Where kubelet, driver and runtime meet on one node."""
+
+    plugins_dir: Path
+    registry_dir: Path
+    cdi_dir: Path
+    state_dir: Path
+
+
+class NodeDriver(Protocol):
+    """A DRA driver that can be started and stopped on a node."""
+
+    @property
+    def driver_name(self) -> str: ...
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def kill(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The machines of one vendor: names, how to build one, its drivers, the DeviceClasses they need."""
+
+    model_names: Callable[[], list[str]]
+    build: Callable[[str, str, Path], Machine]
+    drivers: Callable[[Machine, str, Client, NodePlaces, Clock], Sequence[NodeDriver]]
+    device_classes: Callable[[], list[dict[str, Any]]]
+
+
+def _nvidia() -> Family:
+    from drakkar.drivers.gpu.classes import device_classes
+    from drakkar.drivers.gpu.driver import GpuDriver
+    from drakkar.vendors.nvidia.models import model_names
+    from drakkar.vendors.nvidia.simulated import SimulatedMachine, build_machine
+
+    def drivers(machine: Machine, node: str, client: Client, places: NodePlaces, clock: Clock) -> Sequence[NodeDriver]:
+        assert isinstance(machine, SimulatedMachine)
+        driver = GpuDriver(
+            machine,
+            node_name=node,
+            client=client,
+            plugins_dir=places.plugins_dir,
+            registry_dir=places.registry_dir,
+            cdi_dir=places.cdi_dir,
+            state_dir=places.state_dir,
+            clock=clock,
+        )
+        return [driver]
+
+    return Family(model_names, build_machine, drivers, device_classes)
+
+
+FAMILIES: tuple[Callable[[], Family], ...] = (_nvidia,)
+
+
+def models() -> list[str]:
+    """Every machine model that can be simulated."""
+    return sorted(name for family in FAMILIES for name in family().model_names())
+
+
+def family_of(model: str) -> Family:
+    """The family that knows `model`; raises `DrakkarError` with the list of models."""
+    for make in FAMILIES:
+        family = make()
+        if model in family.model_names():
+            return family
+    known = models()
+    near = difflib.get_close_matches(model, known, 1)
+    raise DrakkarError(
+        f"unknown node model {model!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
+        reason="UnknownModel",
+        subject=f"--node {model}",
+        expected="one of " + ", ".join(known),
+    )

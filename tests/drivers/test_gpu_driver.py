@@ -1,0 +1,368 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpu_node import CLAIMS, PODS, GpuNode, nodes_of, running
+
+from drakkar.injection.cache import CdiCache
+from drakkar.kube.clock import FakeClock
+from drakkar.vendors.nvidia.published import PublishOptions
+
+Story = Callable[[GpuNode], Awaitable[Any]]
+
+
+def on(node: GpuNode, story: Story) -> Any:
+    async def main() -> Any:
+        async with running(node):
+            return await asyncio.wait_for(story(node), 30)
+
+    return asyncio.run(main())
+
+
+def test_a_claim_gets_its_gpu_as_a_cdi_device_that_resolves(tmp_path: Path) -> None:
+    async def story(node: GpuNode) -> None:
+        uid = node.claim("c", "gpu-3")
+        (device,) = (await node.prepare("c", uid)).devices
+        assert (device.pool_name, device.device_name) == ("n1", "gpu-3")
+        assert list(device.request_names) == ["gpu"]
+        assert list(device.cdi_device_ids) == [f"k8s.gpu.nvidia.com/claim={uid}-gpu-3"]
+        cache = CdiCache([node.cdi])
+        edited = cache.inject({"ociVersion": "1.0.0", "process": {"env": []}}, list(device.cdi_device_ids))
+        nodes = {one["path"]: (one["major"], one["minor"]) for one in edited["linux"]["devices"]}
+        assert nodes["/dev/nvidia3"] == (195, 3)
+        assert nodes["/dev/nvidiactl"] == (195, 255)
+        assert "/dev/nvidia0" not in nodes
+        assert "NVIDIA_VISIBLE_DEVICES=void" in edited["process"]["env"]
+        mounted = {one["destination"]: Path(one["source"]) for one in edited["mounts"]}
+        assert mounted["/usr/bin/nvidia-smi"].exists()
+        assert all(source.exists() for source in mounted.values())
+
+    on(GpuNode(tmp_path), story)
+
+
+def test_prepare_and_unprepare_are_idempotent_and_leave_nothing(tmp_path: Path) -> None:
+    async def story(node: GpuNode) -> None:
+        uid = node.claim("c", "gpu-0")
+        first = await node.prepare("c", uid)
+        assert await node.prepare("c", uid) == first
+        (node.cdi / node.files()[0]).unlink()
+        assert await node.prepare("c", uid) == first
+        assert nodes_of(node.spec(uid)) == ["/dev/nvidia0"]
+        for _ in range(2):
+            assert (await node.unprepare("c", uid)).error == ""
+        assert node.files() == []
+        assert not node.driver.claims
+
+    on(GpuNode(tmp_path), story)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda node: node.api.remove(f"{CLAIMS}/c"), "does not exist"),
+        (lambda node: node.api.put(f"{CLAIMS}/c", {"metadata": {"uid": "another"}}), "it was replaced"),
+        (lambda node: node.api.put(f"{CLAIMS}/c", {"status": {}}), "is not allocated"),
+        (lambda node: node.claim("c", "gpu-9"), "requested device gpu-9 is not known on node n1"),
+        (lambda node: node.claim("c", "gpu-0-mig-1g10gb-19-0"), "its MIG instance was destroyed"),
+        (lambda node: node.machine.lose_gpu(0), "fell off the bus"),
+    ],
+)
+def test_what_cannot_be_prepared_says_why_and_holds_nothing(
+    tmp_path: Path, change: Callable[[GpuNode], object], message: str
+) -> None:
+    async def story(node: GpuNode) -> None:
+        uid = node.claim("c", "gpu-0")
+        change(node)
+        assert message in (await node.prepare("c", uid)).error
+        assert not node.driver.claims
+        assert node.files() == []
+
+    on(GpuNode(tmp_path), story)
+
+
+def test_results_of_other_drivers_and_pools_are_not_ours(tmp_path: Path) -> None:
+    async def story(node: GpuNode) -> None:
+        uid = node.claim("c", "gpu-0")
+        obj = node.api.objects[f"{CLAIMS}/c"]
+        results = obj["status"]["allocation"]["devices"]["results"]
+        results += [results[0] | {"driver": "nic.example.com"}, results[0] | {"pool": "n2"}]
+        answer = await node.prepare("c", uid)
+        assert [device.device_name for device in answer.devices] == ["gpu-0"]
+
+    on(GpuNode(tmp_path), story)
+
+
+def test_one_device_never_goes_to_two_claims(tmp_path: Path) -> None:
+    async def story(node: GpuNode) -> None:
+        one, two = node.claim("one", "gpu-0", pods=("p",)), node.claim("two", "gpu-0")
+        assert (await node.prepare("one", one)).error == ""
+        error = (await node.prepare("two", two)).error
+        assert f"gpu-0 is already allocated to different claim {one}" in error
+        assert "in use by pod team-a/p" in error
+        assert list(node.driver.claims) == [one]
+
+    on(GpuNode(tmp_path), story)
+
+
+@pytest.mark.parametrize(
+    "goes_away",
+    [
+        lambda node: node.api.remove(f"{CLAIMS}/old"),
+        lambda node: node.api.remove(f"{PODS}/p"),
+        lambda node: node.api.put(f"{PODS}/p", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+        lambda node: node.api.put(f"{PODS}/p", {"status": {"phase": "Succeeded"}}),
+        lambda node: node.api.put(f"{CLAIMS}/old", {"status": {}}),
+    ],
+)
+def test_a_device_of_a_claim_that_goes_away_is_handed_over_in_the_call(
+    tmp_path: Path, goes_away: Callable[[GpuNode], object]
+) -> None:
+    async def story(node: GpuNode) -> None:
+        old, new = node.claim("old", "gpu-0", pods=("p",)), node.claim("new", "gpu-0", pods=("q",))
+        assert (await node.prepare("old", old)).error == ""
+        goes_away(node)
+        waiting = asyncio.ensure_future(node.prepare("new", new))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        assert (await node.unprepare("old", old)).error == ""
+        assert (await waiting).error == ""
+        assert list(node.driver.claims) == [new]
+
+    on(GpuNode(tmp_path), story)
+
+
+def test_the_wait_for_a_holder_is_bounded(tmp_path: Path) -> None:
+    clock = FakeClock()
+
+    async def story(node: GpuNode) -> None:
+        old, new = node.claim("old", "gpu-0"), node.claim("new", "gpu-0")
+        assert (await node.prepare("old", old)).error == ""
+        node.api.remove(f"{CLAIMS}/old")
+        waiting = asyncio.ensure_future(node.prepare("new", new))
+        while not waiting.done():
+            await clock.advance(1)
+            await asyncio.sleep(0.001)
+        assert "not released within 30 s" in (await waiting).error
+
+    on(GpuNode(tmp_path, clock=clock), story)
+
+
+def test_admin_access_neither_waits_nor_holds(tmp_path: Path) -> None:
+    async def story(node: GpuNode) -> None:
+        user, admin = node.claim("user", "gpu-0", pods=("p",)), node.claim("admin", "gpu-0", adminAccess=True)
+        assert (await node.prepare("user", user)).error == ""
+        assert [one.device_name for one in (await node.prepare("admin", admin)).devices] == ["gpu-0"]
+        assert (await node.unprepare("user", user)).error == ""
+        other = node.claim("other", "gpu-0")
+        assert (await node.prepare("other", other)).error == ""
+
+    on(GpuNode(tmp_path), story)
+
+
+def test_shares_of_one_device_go_to_many_claims_with_equal_parameters(tmp_path: Path) -> None:
+    def slicing(interval: str) -> list[dict[str, Any]]:
+        sharing = {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": interval}}
+        return [{"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharing": sharing}]
+
+    async def story(node: GpuNode) -> None:
+        one = node.claim("one", "gpu-0", shareID="s1", configs=slicing("Long"))
+        two = node.claim("two", "gpu-0", shareID="s2", configs=slicing("Long"))
+        three = node.claim("three", "gpu-0", shareID="s3", configs=slicing("Short"))
+        whole = node.claim("whole", "gpu-0")
+        assert (await node.prepare("one", one)).devices[0].share_id == "s1"
+        assert (await node.prepare("two", two)).devices[0].share_id == "s2"
+        assert node.machine.gpus()[0].time_slice == 3
+        assert "conflicting configuration" in (await node.prepare("three", three)).error
+        node.api.put(f"{PODS}/p", {})
+        assert "already allocated" in (await node.prepare("whole", whole, timeout=40)).error
+        for name, uid in (("one", one), ("two", two)):
+            await node.unprepare(name, uid)
+        assert node.machine.gpus()[0].time_slice == 0
+
+    async def held(node: GpuNode) -> None:
+        pod = node.api.put(f"{PODS}/p", {"status": {"phase": "Running"}})
+        reserved = [{"resource": "pods", "name": "p", "uid": pod["metadata"]["uid"]}]
+        original = node.claim
+
+        def claim(name: str, *devices: str, **fields: Any) -> str:
+            uid = original(name, *devices, **fields)
+            node.api.objects[f"{CLAIMS}/{name}"]["status"]["reservedFor"] = reserved
+            return uid
+
+        node.claim = claim  # type: ignore[method-assign]
+        await story(node)
+
+    on(GpuNode(tmp_path), held)
+
+
+def test_a_static_mig_device_gets_its_capability_nodes(tmp_path: Path) -> None:
+    async def story(node: GpuNode) -> None:
+        instance = node.machine.create_mig(1, "3g.40gb")
+        names = [device["name"] for device in await node.published()]
+        assert "gpu-1" not in names
+        assert "gpu-1-mig-3g40gb-9-4" in names
+        uid = node.claim("c", "gpu-1-mig-3g40gb-9-4")
+        assert (await node.prepare("c", uid)).error == ""
+        assert nodes_of(node.spec(uid)) == [one.path for one in instance.nodes]
+        assert nodes_of(node.spec(uid))[0] == "/dev/nvidia1"
+        assert len(nodes_of(node.spec(uid))) == 3
+
+    on(GpuNode(tmp_path), story)
+
+
+def test_a_dynamic_mig_device_is_made_and_destroyed_with_its_claim(tmp_path: Path) -> None:
+    async def story(node: GpuNode) -> None:
+        names = [device["name"] for device in await node.published()]
+        assert len(names) == 8 * 26
+        uid = node.claim("c", "gpu-0-mig-1g10gb-19-2")
+        assert (await node.prepare("c", uid)).error == ""
+        (instance,) = node.machine.gpus()[0].mig_instances
+        assert (instance.profile.name, instance.start) == ("1g.10gb", 2)
+        whole, overlapping = node.claim("whole", "gpu-0"), node.claim("overlap", "gpu-0-mig-2g20gb-14-2")
+        beside = node.claim("beside", "gpu-0-mig-1g10gb-19-3")
+        pod = node.api.put(f"{PODS}/p", {})
+        node.api.objects[f"{CLAIMS}/c"]["status"]["reservedFor"] = [
+            {"resource": "pods", "name": "p", "uid": pod["metadata"]["uid"]}
+        ]
+        assert "already allocated" in (await node.prepare("whole", whole)).error
+        assert "already allocated" in (await node.prepare("overlap", overlapping)).error
+        assert (await node.prepare("beside", beside)).error == ""
+        for name, known in (("c", uid), ("beside", beside)):
+            assert (await node.unprepare(name, known)).error == ""
+        assert node.machine.gpus()[0].mig_instances == ()
+        assert not node.machine.gpus()[0].mig_enabled
+        assert [device["name"] for device in await node.published()] == names
+
+    on(GpuNode(tmp_path, options=PublishOptions(dynamic_mig=True)), story)
+
+
+def test_slices_follow_the_hardware(tmp_path: Path) -> None:
+    def taints(device: dict[str, Any]) -> list[tuple[str, str, str]]:
+        return [(one["key"], one.get("value", ""), one["effect"]) for one in device.get("taints", ())]
+
+    async def story(node: GpuNode) -> None:
+        devices = {device["name"]: device for device in await node.published()}
+        assert list(devices) == [f"gpu-{number}" for number in range(8)]
+        node.machine.log_xid(2, 31)
+        node.machine.log_xid(3, 48)
+        node.machine.lose_gpu(4)
+        devices = {device["name"]: device for device in await node.published()}
+        assert taints(devices["gpu-0"]) == []
+        assert taints(devices["gpu-2"]) == [("gpu.nvidia.com/xid", "31", "None")]
+        assert taints(devices["gpu-3"]) == [("gpu.nvidia.com/xid", "48", "NoSchedule")]
+        assert ("gpu.nvidia.com/gpu-lost", "", "NoSchedule") in taints(devices["gpu-4"])
+        health = await anext(aiter(node.driver.health()))
+        states = {one.device_name: one.health for one in health}
+        assert (states["gpu-2"], states["gpu-3"], states["gpu-4"]) == ("HEALTHY", "UNHEALTHY", "UNHEALTHY")
+        for index in (2, 3, 4):
+            node.machine.recover_gpu(index)
+        assert all(not taints(device) for device in await node.published())
+
+    on(GpuNode(tmp_path), story)
+
+
+def test_a_change_by_another_process_is_seen_within_two_seconds(tmp_path: Path) -> None:
+    clock = FakeClock()
+
+    async def story(node: GpuNode) -> None:
+        from drakkar.vendors.nvidia.simulated import build_machine
+
+        await node.published()
+        build_machine("dgx-h100", "n1", tmp_path / "machine").create_mig(0, "1g.10gb", 6)
+        await clock.advance(2)
+        names = [device["name"] for device in await node.published()]
+        assert names[0] == "gpu-0-mig-1g10gb-19-6"
+
+    on(GpuNode(tmp_path, clock=clock), story)
+
+
+def test_a_late_driver_is_waited_for_and_no_empty_slice_published(tmp_path: Path) -> None:
+    async def main() -> None:
+        from drakkar.vendors.nvidia.simulated import build_machine
+
+        build_machine("t4", "n1", tmp_path / "machine").unload_driver()
+        node = GpuNode(tmp_path, "t4")
+        async with running(node):
+            assert await node.published() == []
+            node.machine.load_driver()
+            assert [device["name"] for device in await node.published()] == ["gpu-0"]
+
+    asyncio.run(main())
+
+
+def test_a_driver_reload_gives_prepared_claims_the_new_numbers(tmp_path: Path) -> None:
+    def uvm(node: GpuNode, uid: str) -> int:
+        spec = node.spec(uid)
+        assert spec is not None
+        return next(one["major"] for one in spec["containerEdits"]["deviceNodes"] if one["path"] == "/dev/nvidia-uvm")
+
+    async def story(node: GpuNode) -> None:
+        uid = node.claim("c", "gpu-0")
+        await node.prepare("c", uid)
+        before = uvm(node, uid)
+        node.machine.unload_driver()
+        node.machine.load_driver()
+        assert uvm(node, uid) == node.machine.majors["nvidia-uvm"] != before
+
+    on(GpuNode(tmp_path), story)
+
+
+def test_a_restart_keeps_prepared_claims_and_cleans_up_after_itself(tmp_path: Path) -> None:
+    async def main() -> None:
+        node = GpuNode(tmp_path)
+        async with running(node):
+            uid = node.claim("c", "gpu-0", pods=("p",))
+            first = await node.prepare("c", uid)
+        for path in node.cdi.iterdir():
+            path.unlink()
+        (node.cdi / "k8s.gpu.nvidia.com-claim_stranger.json").write_text("{}")
+        (node.cdi / "other.json").write_text("{}")
+        async with running(node):
+            assert node.files() == [f"k8s.gpu.nvidia.com-claim_{uid}.json", "other.json"]
+            assert await node.prepare("c", uid) == first
+            other = node.claim("other", "gpu-0")
+            assert "already allocated" in (await node.prepare("other", other)).error
+
+    asyncio.run(main())
+
+
+def test_another_boot_forgets_what_was_prepared(tmp_path: Path) -> None:
+    async def main() -> None:
+        node = GpuNode(tmp_path)
+        async with running(node):
+            await node.prepare("c", node.claim("c", "gpu-0"))
+        node.machine.reboot()
+        async with running(node):
+            assert not node.driver.claims
+            assert node.files() == []
+
+    asyncio.run(main())
+
+
+def test_a_damaged_journal_is_set_aside_and_told_in_an_event(tmp_path: Path) -> None:
+    async def main() -> None:
+        node = GpuNode(tmp_path)
+        async with running(node):
+            await node.prepare("c", node.claim("c", "gpu-0"))
+        journal = tmp_path / "state" / "claims.journal"
+        journal.write_bytes(b"rubbish\n" + journal.read_bytes())
+        async with running(node):
+            await asyncio.sleep(0.05)
+            assert list(node.driver.claims)
+            reasons = [obj["reason"] for obj in node.api.under("/api/v1/namespaces/default/events")]
+            assert "JournalDamaged" in reasons
+
+    asyncio.run(main())
+
+
+def test_many_claims_side_by_side(tmp_path: Path) -> None:
+    async def story(node: GpuNode) -> None:
+        uids = [node.claim(f"c{number}", f"gpu-{number}") for number in range(8)]
+        answers = await asyncio.gather(*(node.prepare(f"c{number}", uid) for number, uid in enumerate(uids)))
+        assert [answer.devices[0].device_name for answer in answers] == [f"gpu-{number}" for number in range(8)]
+        await asyncio.gather(*(node.unprepare(f"c{number}", uid) for number, uid in enumerate(uids)))
+        assert node.files() == []
+
+    on(GpuNode(tmp_path), story)
