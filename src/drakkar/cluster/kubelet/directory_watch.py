@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-_CREATE, _DELETE, _MOVED_FROM, _MOVED_TO, _CLOSE_WRITE = 0x100, 0x200, 0x40, 0x80, 0x8
-_MASK: Final = _CREATE | _DELETE | _MOVED_FROM | _MOVED_TO | _CLOSE_WRITE
+_MODIFY, _CREATE, _DELETE, _MOVED_FROM, _MOVED_TO = 0x2, 0x100, 0x200, 0x40, 0x80
+_MASK: Final = _MODIFY | _CREATE | _DELETE | _MOVED_FROM | _MOVED_TO
 _NONBLOCK: Final = 0o4000
 _CLOEXEC: Final = 0o2000000
 _POLL_SECONDS: Final = 0.5
@@ -27,7 +27,7 @@ _instances: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Inotify] = wea
 
 
 def watch_directory(directory: Path, changed: Callable[[], None]) -> Callable[[], None]:
-    """Call `changed` soon after entries of the (existing) directory come or go; returns the function that ends it."""
+    """Call `changed` soon after entries of the directory come, go or grow; returns the function that ends it."""
     loop = asyncio.get_running_loop()
     inotify = _instances.get(loop)
     if inotify is None:
@@ -102,9 +102,9 @@ class _Inotify:
 
 
 def _poll(loop: asyncio.AbstractEventLoop, directory: Path, changed: Callable[[], None]) -> Callable[[], None]:
-    def entries() -> list[tuple[str, int]]:
+    def entries() -> list[tuple[str, int, int]]:
         try:
-            return sorted((entry.name, entry.inode()) for entry in os.scandir(directory))
+            return sorted((entry.name, entry.inode(), entry.stat().st_size) for entry in os.scandir(directory))
         except OSError:
             return []
 

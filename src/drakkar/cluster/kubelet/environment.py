@@ -10,9 +10,10 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from drakkar.cluster.kubelet.podspec import Pod, Spec
+from drakkar.cluster.kubelet.podspec import Pod, Spec, all_containers
 from drakkar.errors import DrakkarError
 from drakkar.kube.quantity import Quantity
 
@@ -32,10 +33,64 @@ class Sources(Protocol):
     async def secret(self, namespace: str, name: str) -> Mapping[str, Any] | None: ...
 
 
-async def environment(
-    pod: Pod, container: Spec, sources: Sources, *, host_ip: str, pod_ip: str, allocatable: Mapping[str, str]
-) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class Downward:
+    """What the downward API may tell a container: the pod, its addresses, and what the node has to give."""
+
+    pod: Pod
+    host_ip: str
+    pod_ip: str
+    allocatable: Mapping[str, str]
+
+    def field(self, path: str) -> str:
+        """A `fieldRef`. Raises `ConfigError` for an unknown path."""
+        metadata, spec = self.pod["metadata"], self.pod["spec"]
+        subscript = _SUBSCRIPT.match(path)
+        if subscript:
+            values = metadata.get(subscript.group(1).removeprefix("metadata.")) or {}
+            return str(values.get(subscript.group(2), ""))
+        if path in ("metadata.labels", "metadata.annotations"):
+            values = metadata.get(path.removeprefix("metadata.")) or {}
+            return "\n".join(f'{key}="{_escaped(values[key])}"' for key in sorted(values))
+        known = {
+            "metadata.name": metadata.get("name"),
+            "metadata.namespace": metadata.get("namespace"),
+            "metadata.uid": metadata.get("uid"),
+            "spec.nodeName": spec.get("nodeName"),
+            "spec.serviceAccountName": spec.get("serviceAccountName") or "default",
+            "status.hostIP": self.host_ip,
+            "status.hostIPs": self.host_ip,
+            "status.podIP": self.pod_ip,
+            "status.podIPs": self.pod_ip,
+        }
+        if path not in known:
+            raise ConfigError(f"unsupported fieldPath: {path}", expected=", ".join(sorted(known)))
+        return str(known[path] or "")
+
+    def resource(self, container: Spec, reference: Mapping[str, Any]) -> str:
+        """A `resourceFieldRef`: limits default to what the node has, the result is rounded up to the divisor."""
+        name = reference.get("containerName")
+        if name:
+            named = [spec for spec, _ in all_containers(self.pod) if spec["name"] == name]
+            if not named:
+                raise ConfigError(f"container {name} not found")
+            container = named[0]
+        kind, _, resource = str(reference["resource"]).partition(".")
+        amount = ((container.get("resources") or {}).get(kind) or {}).get(resource)
+        if amount is None and kind == "limits" and resource in ("cpu", "memory", "ephemeral-storage"):
+            amount = self.allocatable.get(resource)
+        quantity = Quantity.parse(amount if amount is not None else "0")
+        divisor = Quantity.parse(reference.get("divisor") or "1")
+        if resource == "cpu":
+            value, by = quantity.milli_value(), max(1, divisor.milli_value() or 1000)
+        else:
+            value, by = quantity.value(), max(1, divisor.value() or 1)
+        return str(-(-value // by))
+
+
+async def environment(container: Spec, sources: Sources, downward: Downward) -> dict[str, str]:
     """The container's variables in order of definition. Raises `ConfigError`."""
+    pod = downward.pod
     result: dict[str, str] = {}
     for entry in container.get("envFrom") or ():
         prefix = entry.get("prefix") or ""
@@ -48,7 +103,7 @@ async def environment(
         if entry.get("valueFrom") is None:
             result[name] = expand(entry.get("value") or "", result)
             continue
-        value = await _reference(pod, container, sources, entry["valueFrom"], host_ip, pod_ip, allocatable)
+        value = await _reference(container, sources, entry["valueFrom"], downward)
         if value is not None:
             result[name] = value
     return result
@@ -65,59 +120,6 @@ def expand(text: str, values: Mapping[str, str]) -> str:
     return _REFERENCE.sub(replacement, text)
 
 
-def field_value(pod: Pod, path: str, *, host_ip: str, pod_ip: str) -> str:
-    """A `fieldRef` of the downward API. Raises `ConfigError` for an unknown path."""
-    metadata, spec = pod["metadata"], pod["spec"]
-    subscript = _SUBSCRIPT.match(path)
-    if subscript:
-        values = metadata.get(subscript.group(1).removeprefix("metadata.")) or {}
-        return str(values.get(subscript.group(2), ""))
-    if path in ("metadata.labels", "metadata.annotations"):
-        values = metadata.get(path.removeprefix("metadata.")) or {}
-        return "\n".join(f'{key}="{_escaped(values[key])}"' for key in sorted(values))
-    known = {
-        "metadata.name": metadata.get("name"),
-        "metadata.namespace": metadata.get("namespace"),
-        "metadata.uid": metadata.get("uid"),
-        "spec.nodeName": spec.get("nodeName"),
-        "spec.serviceAccountName": spec.get("serviceAccountName") or "default",
-        "status.hostIP": host_ip,
-        "status.hostIPs": host_ip,
-        "status.podIP": pod_ip,
-        "status.podIPs": pod_ip,
-    }
-    if path not in known:
-        raise ConfigError(f"unsupported fieldPath: {path}", expected=", ".join(sorted(known)))
-    return str(known[path] or "")
-
-
-def resource_value(pod: Pod, container: Spec, reference: Mapping[str, Any], allocatable: Mapping[str, str]) -> str:
-    """A `resourceFieldRef`: limits default to what the node has, the result is rounded up to the divisor."""
-    name = reference.get("containerName")
-    if name:
-        named = [
-            candidate
-            for kind in ("containers", "initContainers")
-            for candidate in pod["spec"].get(kind) or ()
-            if candidate["name"] == name
-        ]
-        if not named:
-            raise ConfigError(f"container {name} not found")
-        container = named[0]
-    kind, _, resource = str(reference["resource"]).partition(".")
-    resources = container.get("resources") or {}
-    amount = (resources.get(kind) or {}).get(resource)
-    if amount is None and kind == "limits" and resource in ("cpu", "memory", "ephemeral-storage"):
-        amount = allocatable.get(resource)
-    quantity = Quantity.parse(amount if amount is not None else "0")
-    divisor = Quantity.parse(reference.get("divisor") or "1")
-    if resource == "cpu":
-        value, by = quantity.milli_value(), max(1, divisor.milli_value() or 1000)
-    else:
-        value, by = quantity.value(), max(1, divisor.value() or 1)
-    return str(-(-value // by))
-
-
 def decoded(secret: Mapping[str, Any]) -> dict[str, bytes]:
     """The data of a Secret; an entry that is not base64 counts as empty."""
     found = {}
@@ -129,19 +131,12 @@ def decoded(secret: Mapping[str, Any]) -> dict[str, bytes]:
     return found
 
 
-async def _reference(
-    pod: Pod,
-    container: Spec,
-    sources: Sources,
-    source: Mapping[str, Any],
-    host_ip: str,
-    pod_ip: str,
-    allocatable: Mapping[str, str],
-) -> str | None:
+async def _reference(container: Spec, sources: Sources, source: Mapping[str, Any], downward: Downward) -> str | None:
+    pod = downward.pod
     if source.get("fieldRef"):
-        return field_value(pod, source["fieldRef"]["fieldPath"], host_ip=host_ip, pod_ip=pod_ip)
+        return downward.field(source["fieldRef"]["fieldPath"])
     if source.get("resourceFieldRef"):
-        return resource_value(pod, container, source["resourceFieldRef"], allocatable)
+        return downward.resource(container, source["resourceFieldRef"])
     for kind, reference in (("ConfigMap", source.get("configMapKeyRef")), ("Secret", source.get("secretKeyRef"))):
         if reference is None:
             continue

@@ -179,15 +179,18 @@ def _conditions(
     ]
     before = {condition["type"]: condition for condition in (pod.get("status") or {}).get("conditions") or ()}
     generation = pod["metadata"].get("generation")
-    found = [
-        _condition(kind, value, reason, message, before, now, generation) for kind, value, reason, message in wanted
-    ]
-    known = {condition["type"] for condition in found}
-    others = [condition for kind, condition in before.items() if kind not in known]
+    observed = {} if generation is None else {"observedGeneration": generation}
+
+    def condition(kind: str, value: bool, reason: str = "", message: str = "") -> dict[str, Any]:
+        return _condition(before.get(kind), kind, value, (reason, message), now) | observed
+
+    found = [condition(*entry) for entry in wanted]
+    known = {entry["type"] for entry in found}
+    others = [entry for kind, entry in before.items() if kind not in known]
     if "PodScheduled" not in before:
         # A pod with spec.nodeName never saw the scheduler: the kubelet says that it is placed.
-        others.insert(0, _condition("PodScheduled", True, "", "", before, now, generation))
-    return found + [dict(condition) for condition in others]
+        others.insert(0, condition("PodScheduled", True))
+    return found + [dict(entry) for entry in others]
 
 
 def _initialised(pod: Pod, states: Mapping[str, ContainerState], phase: str) -> tuple[bool, str, str]:
@@ -228,11 +231,8 @@ def _ready(pod: Pod, containers_ready: tuple[bool, str, str]) -> tuple[bool, str
     return (False, "ReadinessGatesNotReady", ", ".join(messages)) if messages else (True, "", "")
 
 
-def _condition(
-    kind: str, value: bool, reason: str, message: str, before: Mapping[str, Any], now: str, generation: int | None
-) -> dict[str, Any]:
+def _condition(old: Mapping[str, Any] | None, kind: str, value: bool, why: tuple[str, str], now: str) -> dict[str, Any]:
     status = "True" if value else "False"
-    old = before.get(kind)
     since = old["lastTransitionTime"] if old and old.get("status") == status and old.get("lastTransitionTime") else now
     condition: dict[str, Any] = {
         "type": kind,
@@ -240,10 +240,8 @@ def _condition(
         "lastProbeTime": None,
         "lastTransitionTime": since,
     }
-    if generation is not None:
-        condition["observedGeneration"] = generation
     # A strategic merge keeps what is not named: a reason that no longer holds has to be taken away.
-    for name, text in (("reason", reason), ("message", message)):
+    for name, text in zip(("reason", "message"), why, strict=True):
         if text:
             condition[name] = text
         elif old and old.get(name):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from drakkar.cluster.kubelet import podspec
-from drakkar.cluster.kubelet.environment import Sources, decoded, field_value, resource_value
+from drakkar.cluster.kubelet.environment import Downward, Sources, decoded
 from drakkar.cluster.kubelet.podspec import Pod
 from drakkar.cluster.runtimes.runtime import Mount
 from drakkar.errors import DrakkarError
@@ -63,7 +63,7 @@ class PodVolumes:
         self._tokens = tokens
         self._paths: dict[str, Path] = {}
 
-    async def set_up(self, *, host_ip: str, pod_ip: str, allocatable: Mapping[str, str]) -> None:
+    async def set_up(self, downward: Downward) -> None:
         """Make every volume that some container mounts. Raises `VolumeError`; may be repeated."""
         for volume in self._pod["spec"].get("volumes") or ():
             name = volume["name"]
@@ -79,7 +79,7 @@ class PodVolumes:
                     expected=", ".join([*_PLUGINS, "hostPath"]),
                 )
             path = self._directory / f"kubernetes.io~{_PLUGINS[kind]}" / name
-            files = await self._files(volume, kind, host_ip, pod_ip, allocatable)
+            files = await self._files(volume, kind, downward)
             await asyncio.to_thread(_write, path, files, self._group())
             self._paths[name] = path
 
@@ -103,9 +103,7 @@ class PodVolumes:
         group = (self._pod["spec"].get("securityContext") or {}).get("fsGroup")
         return int(group) if group is not None else None
 
-    async def _files(
-        self, volume: Mapping[str, Any], kind: str, host_ip: str, pod_ip: str, allocatable: Mapping[str, str]
-    ) -> Files | None:
+    async def _files(self, volume: Mapping[str, Any], kind: str, downward: Downward) -> Files | None:
         """The files of a volume; None for an empty directory that belongs to the pod."""
         source = volume[kind]
         if kind == "emptyDir":
@@ -116,23 +114,21 @@ class PodVolumes:
         for part in parts:
             for part_kind, detail in part.items():
                 try:
-                    files |= await self._part(part_kind, detail, mode, host_ip, pod_ip, allocatable)
+                    files |= await self._part(part_kind, detail, mode, downward)
                 except DrakkarError as error:
                     raise VolumeError(
                         f'MountVolume.SetUp failed for volume "{volume["name"]}" : {error.message}'
                     ) from error
         return files
 
-    async def _part(
-        self, kind: str, source: Mapping[str, Any], mode: int, host_ip: str, pod_ip: str, allocatable: Mapping[str, str]
-    ) -> Files:
+    async def _part(self, kind: str, source: Mapping[str, Any], mode: int, downward: Downward) -> Files:
         mode = int(source.get("defaultMode") or mode)
         if kind == "serviceAccountToken":
             seconds = int(source.get("expirationSeconds") or _TOKEN_SECONDS)
             token = await self._tokens.token(self._pod, source.get("audience") or "", seconds)
             return {source["path"]: (token.encode(), mode)}
         if kind == "downwardAPI":
-            return self._downward(source, mode, host_ip, pod_ip, allocatable)
+            return _downward_files(source, mode, downward)
         if kind not in ("configMap", "secret"):
             raise VolumeError(f"no projection for {kind}")
         namespace = self._pod["metadata"]["namespace"]
@@ -144,17 +140,16 @@ class PodVolumes:
             raise VolumeError(f'{kind.lower()} "{name}" not found')
         return _selected(_data(kind, found), source, mode, f"{kind.lower()} {namespace}/{name}")
 
-    def _downward(
-        self, source: Mapping[str, Any], mode: int, host_ip: str, pod_ip: str, allocatable: Mapping[str, str]
-    ) -> Files:
-        files: Files = {}
-        for item in source.get("items") or ():
-            if item.get("fieldRef"):
-                text = field_value(self._pod, item["fieldRef"]["fieldPath"], host_ip=host_ip, pod_ip=pod_ip)
-            else:
-                text = resource_value(self._pod, {}, item["resourceFieldRef"], allocatable)
-            files[item["path"]] = (text.encode(), int(item.get("mode") or mode))
-        return files
+
+def _downward_files(source: Mapping[str, Any], mode: int, downward: Downward) -> Files:
+    files: Files = {}
+    for item in source.get("items") or ():
+        if item.get("fieldRef"):
+            text = downward.field(item["fieldRef"]["fieldPath"])
+        else:
+            text = downward.resource({}, item["resourceFieldRef"])
+        files[item["path"]] = (text.encode(), int(item.get("mode") or mode))
+    return files
 
 
 def _data(kind: str, obj: Mapping[str, Any]) -> dict[str, bytes]:
@@ -178,6 +173,8 @@ def _selected(data: dict[str, bytes], source: Mapping[str, Any], mode: int, subj
 
 
 def _write(path: Path, files: Files | None, group: int | None) -> None:
+    if files is not None and path.exists():
+        return  # an earlier kubelet made it and running containers may hold it
     if files is None:
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(0o777)
@@ -194,7 +191,6 @@ def _write(path: Path, files: Files | None, group: int | None) -> None:
         target.chmod(mode)
         if group is not None and os.geteuid() == 0:
             os.chown(target, -1, group)
-    shutil.rmtree(path, ignore_errors=True)
     fresh.rename(path)
 
 

@@ -240,7 +240,7 @@ class BundleRuntime:
         directories = tuple(request.cdi_dirs)
         cache = self._caches.get(directories)
         if cache is None:
-            cache = self._caches[directories] = CdiCache([str(directory) for directory in directories])
+            cache = self._caches[directories] = CdiCache(directories, auto_refresh=False)
         cache.refresh()
         try:
             injected: dict[str, Any] = cache.inject(config, list(request.cdi_devices))
