@@ -10,58 +10,46 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from drakkar.allocation.capacity import Amounts
-from drakkar.allocation.constraints import AttributeBits, attribute_bits
-from drakkar.allocation.derived import derived_values
 from drakkar.allocation.errors import AllocationError
 from drakkar.allocation.features import DEFAULT_FEATURES, Features
-from drakkar.allocation.pools import INVALID, NodeView
+from drakkar.allocation.plans import Plan, plan_for
+from drakkar.allocation.pools import NodeView
 from drakkar.allocation.refusal import Refusal
-from drakkar.allocation.requests import Ask, limit_problem
+from drakkar.allocation.requests import Ask
 from drakkar.allocation.result import allocation_result
-from drakkar.allocation.search import Chosen, Problem, Search
-from drakkar.allocation.selection import Failure, Fit, amounts_of, fit_of_view
-from drakkar.allocation.state import ClusterState, World
-from drakkar.kube.quantity import Quantity
+from drakkar.allocation.search import Chosen, Search
+from drakkar.allocation.state import ClusterState
 
 Json = dict[str, Any]
-_NOTHING: Mapping[str, Quantity] = {}
+Claims = Sequence[Mapping[str, Any]]
 
 
 class Allocation:
-    """The devices for all claims of a pod on one node; the JSON is built when it is asked for."""
+    """The devices for all claims of a pod on one node."""
 
-    __slots__ = ("_build", "_results", "asks", "chosen", "steps", "view")
+    __slots__ = ("alternatives", "chosen", "results", "steps", "view")
 
     def __init__(
         self,
-        view: NodeView,
+        results: list[Json],
         chosen: Sequence[Chosen],
-        asks: Sequence[Sequence[Ask]],
+        alternatives: list[list[int | None]],
         steps: int,
-        build: Callable[[Allocation], list[Json]],
+        view: NodeView,
     ) -> None:
-        self.view = view
+        self.results = results  # one `status.allocation` per claim, in the order of the claims
         self.chosen = chosen
-        self.asks = asks  # per claim the chosen alternatives, in the order of the requests
-        self.steps = steps
-        self._build = build
-        self._results: list[Json] | None = None
+        self.alternatives = alternatives  # per claim and request: number of the alternative, None without
+        self.steps = steps  # devices the search tried
+        self.view = view
 
     def __bool__(self) -> bool:
         return True
 
-    @property
-    def results(self) -> list[Json]:
-        """One `status.allocation` per claim, in the order of the claims."""
-        if self._results is None:
-            self._results = self._build(self)
-        return self._results
-
 
 def allocate(
     state: ClusterState,
-    claims: Sequence[Mapping[str, Any]],
+    claims: Claims,
     node: Mapping[str, Any],
     *,
     features: Features = DEFAULT_FEATURES,
@@ -72,7 +60,10 @@ def allocate(
     """Allocate `claims` (ResourceClaim v1 JSON) together on `node` (core/v1 JSON), first arrangement in search order.
 
     Args:
-        deadline: reading of `now` (a monotonic clock) after which the attempt ends with an error.
+        state: slices, classes and what is in use.
+        claims: all claims of the pod that are not allocated yet; defaults such as `count` filled in.
+        features: gates; upstream's defaults of 1.37.
+        deadline: reading of `now` (a monotonic clock, seconds) after which the attempt ends with an error.
         share_id: source of share IDs (lower-case UUIDs) for devices that are given out in shares.
 
     Raises `AllocationError` for what upstream reports as an error; `node_only` tells whether other nodes may be tried.
@@ -81,128 +72,64 @@ def allocate(
     view = world.view(node)
     if view.error:
         raise AllocationError(view.error, reason="InvalidNodeSelector")
-    expired = None
-    if deadline is not None and now is not None:
-        limit, clock = deadline, now
+    shapes = [world.shape(claim) for claim in claims]
 
-        def expired() -> bool:
-            return clock() >= limit
+    def label(number: int) -> str:
+        metadata = claims[number].get("metadata") or {}
+        return f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
 
-    problems = [_problem(world, view, claim, deadline) for claim in claims]
-    search = _search(world, view, problems, expired)
-    chosen = search.run()
+    plan = plan_for(view, shapes, label, world.selector, features, deadline)
+    chosen = _first_free(plan, view) if plan.greedy else None
+    steps = 0
+    alternatives: Mapping[tuple[int, int], int] = {}
+    if chosen is None:
+        expired = None if deadline is None or now is None else lambda: now() >= deadline
+        search = Search(view, plan, label, features, state.usage.devices, world.environment, expired)
+        chosen = search.run()
+        steps, alternatives = search.steps, search.alternatives
     if chosen is None:
         if view.invalid:
             raise AllocationError("invalid resource pools were encountered", node_only=True, reason="InvalidPools")
-        return Refusal(world, view, claims, problems)
-    asks = [
-        [request.asks[search.alternatives.get((number, i), 0)] for i, request in enumerate(problem.shape.requests)]
-        for number, problem in enumerate(problems)
-    ]
-    source = share_id or _random_share_id
-
-    def build(allocation: Allocation) -> list[Json]:
-        return [
+        return Refusal(world, view, claims, plan)
+    node_name = (node.get("metadata") or {}).get("name") or ""
+    results, numbers = [], []
+    for number, claim in enumerate(plan.claims):
+        asks: list[Ask] = []
+        taken: list[int | None] = []
+        for place, request in enumerate(claim.requests):
+            alternative = alternatives.get((number, place), 0)
+            asks.append(request.asks[alternative].ask)
+            taken.append(alternative if request.alternatives else None)
+        numbers.append(taken)
+        mine = chosen if len(plan.claims) == 1 else [choice for choice in chosen if choice[0] == number]
+        name = (claims[number].get("metadata") or {}).get("name") or ""
+        results.append(
             allocation_result(
-                (claim.get("metadata") or {}).get("name", ""),
-                problem.shape,
-                allocation.asks[number],
-                [choice for choice in allocation.chosen if choice.claim == number],
-                view.devices,
-                (view.node.get("metadata") or {}).get("name", ""),
-                features,
-                source,
+                name, claim.shape, asks, mine, view.devices, node_name, features, share_id or _random_share_id
             )
-            for number, (claim, problem) in enumerate(zip(claims, problems, strict=True))
-        ]
-
-    allocation = Allocation(view, chosen, asks, search.steps, build)
-    _ = allocation.results  # a node selector that cannot be built is an error of the attempt
-    return allocation
+        )
+    return Allocation(results, chosen, numbers, steps, view)
 
 
-def _problem(world: World, view: NodeView, claim: Mapping[str, Any], deadline: Any) -> Problem:
-    """Check one claim against the node; raises what upstream finds first."""
-    metadata = claim.get("metadata") or {}
-    label = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-    shape = world.shape(claim)
-    fits: dict[Any, Fit] = {}
-    lists: dict[int, list[int]] = {}
-    total = 0
-    for request in shape.requests:
-        if request.problem:
-            raise AllocationError(f"claim {label}, {request.problem}", reason="InvalidRequest")
-        least: int | None = None
-        for ask in request.asks:
-            if ask.all_devices:
-                found = _all_devices(world, view, label, ask, deadline)
-                lists[id(ask)] = found
-            size = len(lists[id(ask)]) if ask.all_devices else ask.count
-            least = size if least is None else min(least, size)
-        problem = limit_problem(request.name, least or 0, total)
-        if problem:
-            raise AllocationError(f"claim {label}, {problem}", reason="TooManyDevices")
-        total += least or 0
-    if shape.constraint_problem:
-        raise AllocationError(f"claim {label}, {shape.constraint_problem}", reason="InvalidConstraint")
-    for request in shape.requests:
-        for ask in request.asks:
-            fits[ask.key] = fit_of_view(view, ask, world.selector, world.features, deadline)
-    lists_on = world.features.list_type_attributes
-    indexes = [attribute_bits(view, constraint.attribute, lists=lists_on) for constraint in shape.constraints]
-    return Problem(label, shape, fits, lists, indexes)
-
-
-def _all_devices(world: World, view: NodeView, label: str, ask: Ask, deadline: Any) -> list[int]:
-    """The devices of mode All; raises for pools that cannot be listed and for the first failing device."""
-    fit = fit_of_view(view, ask, world.selector, world.features, deadline)
-    offset = 0
-    for pool in view.pools:
-        if pool.status:
-            text = "invalid" if pool.status == INVALID else "being updated"
-            raise AllocationError(
-                f"claim {label}, request {ask.own}: asks for all devices, "
-                f"but resource pool {pool.key} is currently {text}",
-                reason="PoolNotReady",
-            )
-        size = len(pool.devices)  # type: ignore[union-attr]
-        failing = (fit.failing >> offset) & ((1 << size) - 1)
-        if failing:
-            first = offset + (failing & -failing).bit_length() - 1
-            raise AllocationError(fit.failures[first].message(label, ask), reason="SelectionFailed")
-        offset += size
-    bits = fit.selected
-    return [number for number in range(bits.bit_length()) if bits >> number & 1]
-
-
-def _search(world: World, view: NodeView, problems: Sequence[Problem], expired: Callable[[], bool] | None) -> Search:
-    features, used = world.features, world.state.usage.devices
-
-    def consumed(device: int) -> Mapping[str, Quantity]:
-        use = used.get(view.devices[device].key)
-        return _NOTHING if use is None else use.consumed
-
-    def amounts(device: int, ask: Ask) -> Amounts | None:
-        found = amounts_of(view.devices[device], ask, features, always=True)
-        return None if isinstance(found, Failure) else found
-
-    def derived(ask: Ask, device: int, attribute: str) -> AttributeBits | None:
-        if attribute not in ask.derived:
-            return None
-        values = derived_values(world.environment(), ask.derived[attribute], attribute, view.devices[device])
-        index = AttributeBits()
-        index.add(device, values)
-        return index
-
-    return Search(
-        view,
-        problems,
-        features,
-        consumed=consumed,
-        amounts=amounts,
-        derived=derived,
-        expired=expired,
-    )
+def _first_free(plan: Plan, view: NodeView) -> list[Chosen] | None:
+    """The answer where nothing but numbers matters, or None if that does not work out at once."""
+    used = view.in_use()
+    shared = view.shared()
+    chosen = []
+    for number, claim in enumerate(plan.claims):
+        for request in claim.requests:
+            plan_of_ask = request.asks[0]
+            if shared & plan_of_ask.ok:
+                return None
+            free = plan_of_ask.ok & ~used
+            for _ in range(plan_of_ask.size):
+                if not free:
+                    return None
+                bit = free & -free
+                free ^= bit
+                used |= bit
+                chosen.append(Chosen(number, plan_of_ask.ask, bit.bit_length() - 1, None))
+    return chosen
 
 
 def _random_share_id() -> str:

@@ -23,10 +23,11 @@ Value = tuple[str, Any]
 class AttributeBits:
     """The values of one attribute: per device its values, per value its devices."""
 
-    __slots__ = ("devices_with", "lists", "present", "values")
+    __slots__ = ("devices_with", "lists", "present", "several", "values")
 
     def __init__(self) -> None:
         self.present = 0
+        self.several = False  # some device has more than one value
         self.lists = 0  # devices whose value is a list while the feature is off
         self.values: dict[int, tuple[Value, ...]] = {}
         self.devices_with: dict[Value, int] = {}
@@ -38,6 +39,7 @@ class AttributeBits:
         if values == (_NOTHING,):
             self.lists |= bit
             return
+        self.several = self.several or len(values) != 1
         for value in values:
             self.devices_with[value] = self.devices_with.get(value, 0) | bit
 

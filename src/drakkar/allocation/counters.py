@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from drakkar.allocation.slices import Device, SliceRecord
+from drakkar.allocation.slices import SliceRecord
 from drakkar.kube.quantity import Quantity
 
-GroupState = Mapping[str, frozenset[str]]
+GroupState = Mapping[tuple[int, str], frozenset[str]]
 
 
 class Shortage(NamedTuple):
@@ -109,6 +109,10 @@ class CounterLedger:
             self._negative += (after < 0) - (before < 0)
             self.left += (after - before) << self._offsets[field]
 
+    def in_use(self, device: str) -> bool:
+        """Whether the device's consumption is subtracted."""
+        return self._in_use.get(device, False)
+
     @property
     def over_allocated(self) -> bool:
         """Whether some counter is below zero, which blocks every counter-consuming device of the pool."""
@@ -141,14 +145,14 @@ class CounterLedger:
         return str(Quantity(amount, self._scale, self._totals[field].format))
 
 
-def compatible(state: GroupState, consumes: Iterable[Mapping[str, Any]]) -> GroupState | None:
-    """The running intersection of compatibility groups per counter set after adding a device (KEP-5963).
+def compatible(part: int, state: GroupState, consumes: Iterable[Mapping[str, Any]]) -> GroupState | None:
+    """The running intersection of compatibility groups per pool and counter set after adding a device (KEP-5963).
 
     None if the device does not go together with those before it; a device without groups only goes with its like.
     """
     after = dict(state)
     for entry in consumes:
-        name, groups = entry.get("counterSet", ""), frozenset(entry.get("compatibilityGroups") or ())
+        name, groups = (part, entry.get("counterSet", "")), frozenset(entry.get("compatibilityGroups") or ())
         if name not in after:
             after[name] = groups
             continue
@@ -177,8 +181,3 @@ def _every(
     yield from totals.values()
     for amounts in consumed.values():
         yield from amounts.values()
-
-
-def consumes_counters(device: Device) -> bool:
-    """Whether a device names any counter set."""
-    return bool(device.raw.get("consumesCounters"))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from drakkar.allocation.counters import CounterLedger, problem_in_counters
+from drakkar.allocation.counters import CounterLedger, GroupState, compatible, problem_in_counters
 from drakkar.allocation.features import Features
 from drakkar.allocation.nodes import node_selector_matches, node_selector_problem
 from drakkar.allocation.slices import Device, PoolKey, SliceRecord
@@ -35,6 +35,7 @@ class PoolBody:
         "late",
         "ledger",
         "problem",
+        "shareable",
         "shared",
         "slices",
         "status",
@@ -55,6 +56,7 @@ class PoolBody:
             for record in self.slices:
                 self.late = self.late or record.binding
                 self.devices += record.all_devices()
+        self.shareable = sum(1 << number for number, device in enumerate(self.devices) if device.shareable)
         self.index = {device.name: number for number, device in enumerate(self.devices)}
         self.in_use = 0  # devices that are taken as a whole
         self.shared = 0  # devices of which at least one share is in use
@@ -81,13 +83,14 @@ class PoolBody:
 class BrokenPool:
     """A pool whose devices cannot be used now; it keeps its place in the order."""
 
-    __slots__ = ("key", "late", "problem", "status")
+    __slots__ = ("devices", "key", "late", "problem", "status")
 
     def __init__(self, key: PoolKey, status: str, problem: str) -> None:
         self.key = key
         self.status = status
         self.problem = problem
         self.late = False
+        self.devices: list[Device] = []
 
 
 class NodeView:
@@ -98,15 +101,19 @@ class NodeView:
         "body",
         "broken",
         "capable",
+        "consuming",
         "devices",
         "error",
-        "has_counters",
-        "has_shareable",
+        "guards",
         "invalid",
         "node",
         "obsolete",
+        "part_of",
         "parts",
+        "plans",
         "pools",
+        "shareable",
+        "vectors",
     )
 
     def __init__(self, node: Mapping[str, Any], pools: Iterable[PoolBody | BrokenPool], error: str = "") -> None:
@@ -126,9 +133,15 @@ class NodeView:
             self.parts.append((pool, len(self.devices)))
             self.devices += pool.devices
         self.body = self.parts[0][0] if len(self.parts) == 1 else None
-        self.has_counters = any(part.ledger is not None for part, _ in self.parts)
-        self.has_shareable = any(device.shareable for device in self.devices)
+        self.shareable = self.joined(lambda body: body.shareable)
+        self.consuming = 0  # devices that take from shared counters
+        self.part_of: list[int] = []
+        self.vectors: list[int | None] = []
+        self.guards: list[int] = []
+        if any(body.ledger is not None for body, _ in self.parts):
+            self._lay_out_counters()
         self.bits: dict[Any, Any] = {}
+        self.plans: dict[Any, Any] = {}
         status = node.get("status") or {}
         self.capable = frozenset(status.get("declaredFeatures") or ())
 
@@ -147,6 +160,33 @@ class NodeView:
         for body, offset in self.parts:
             bits |= body.shared << offset
         return bits
+
+    def counters_left(self) -> tuple[list[int], list[bool]]:
+        """What is left of the counters of each part, and whether the part is over-allocated."""
+        ledgers = [body.ledger for body, _ in self.parts]
+        left = [0 if ledger is None else ledger.left for ledger in ledgers]
+        return left, [ledger is not None and ledger.over_allocated for ledger in ledgers]
+
+    def groups_in_use(self) -> GroupState:
+        """The compatibility groups that the devices in use leave, per part and counter set."""
+        state: GroupState = {}
+        for part, (body, _) in enumerate(self.parts):
+            for record in (*body.slices, *body.wide) if body.ledger is not None else ():
+                for raw in record.raw_devices:
+                    if body.ledger is not None and body.ledger.in_use(raw["name"]):
+                        state = compatible(part, state, raw.get("consumesCounters") or ()) or state
+        return state
+
+    def _lay_out_counters(self) -> None:
+        for part, (body, offset) in enumerate(self.parts):
+            ledger = body.ledger
+            self.guards.append(0 if ledger is None else ledger.guard)
+            for number, device in enumerate(body.devices):
+                self.part_of.append(part)
+                consumes = ledger is not None and ledger.consumes(device.name)
+                self.vectors.append(ledger.vectors[device.name] if ledger is not None and consumes else None)
+                if consumes:
+                    self.consuming |= 1 << (offset + number)
 
     def joined(self, of_body: Callable[[PoolBody], int]) -> int:
         """One bit set over all devices from a bit set per pool."""

@@ -6,23 +6,21 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from drakkar.allocation.plans import Plan
     from drakkar.allocation.pools import NodeView
-    from drakkar.allocation.search import Problem
     from drakkar.allocation.state import World
 
 
 class Refusal:
     """No arrangement of devices satisfies all claims on this node."""
 
-    __slots__ = ("claims", "problems", "view", "world")
+    __slots__ = ("claims", "plan", "view", "world")
 
-    def __init__(
-        self, world: World, view: NodeView, claims: Sequence[Mapping[str, Any]], problems: Sequence[Problem]
-    ) -> None:
+    def __init__(self, world: World, view: NodeView, claims: Sequence[Mapping[str, Any]], plan: Plan) -> None:
         self.world = world
         self.view = view
         self.claims = claims
-        self.problems = problems
+        self.plan = plan
 
     def __bool__(self) -> bool:
         return False

@@ -2,9 +2,8 @@
 
 The order is upstream's and so is the answer: the first arrangement in lexical order of pools, slices and devices that
 satisfies everything. Candidates are bit sets, so devices that selectors, taints, other claims or constraints rule out
-are never visited. While nothing on the way can raise an error, hopeless branches are cut: too few candidates for the
-count, counters that are too small, devices that are interchangeable with one that failed. Cutting never changes the
-first arrangement found. The stack is explicit, for a pod may ask for more devices than Python nests calls.
+are never visited. While nothing on the way can raise an error, hopeless branches are cut (see `bounds`); cutting never
+changes the first arrangement found. The stack is explicit, for a pod may ask for more devices than Python nests calls.
 """
 
 from __future__ import annotations
@@ -12,14 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from drakkar.allocation import bounds
 from drakkar.allocation.capacity import Amounts
-from drakkar.allocation.constraints import AttributeBits, Narrowing, allows, narrowed, start_of
+from drakkar.allocation.constraints import Narrowing, Value, allows, narrowed
 from drakkar.allocation.counters import GroupState, compatible
+from drakkar.allocation.derived import derived_values
 from drakkar.allocation.errors import AllocationError
 from drakkar.allocation.features import Features
+from drakkar.allocation.plans import AskPlan, ClaimPlan, Plan
 from drakkar.allocation.pools import NodeView
-from drakkar.allocation.requests import MAX_RESULTS, Ask, ClaimShape
-from drakkar.allocation.selection import Fit
+from drakkar.allocation.requests import MAX_RESULTS, Ask
+from drakkar.allocation.selection import Failure, amounts_of
+from drakkar.allocation.usage import DeviceUse
 from drakkar.kube.quantity import Quantity
 
 _FAILED: Final = 1
@@ -27,7 +30,8 @@ _SIZE_EXCEEDED: Final = 2
 _DEVICE: Final = 0
 _ALTERNATIVE: Final = 1
 _CLAIM: Final = 2
-_STEPS_PER_CHECK: Final = 256
+_STEPS_PER_CHECK: Final = 64
+_NONE: Final[Mapping[str, Quantity]] = {}
 
 
 class Chosen(NamedTuple):
@@ -39,14 +43,37 @@ class Chosen(NamedTuple):
     amounts: Amounts | None
 
 
-class Problem(NamedTuple):
-    """Everything the search needs about one claim."""
+class Frame:
+    """One decision: a device for a slot, an alternative for a request, or the border between two claims."""
 
-    label: str
-    shape: ClaimShape
-    fits: Mapping[Any, Fit]  # by Ask.key
-    lists: Mapping[int, list[int]]  # by id of the Ask: the devices of mode All
-    indexes: Sequence[AttributeBits]  # per constraint
+    __slots__ = (
+        "amounts",
+        "before",
+        "claim",
+        "device",
+        "exceeded",
+        "held",
+        "kind",
+        "number",
+        "plan",
+        "request",
+        "rest",
+        "slot",
+    )
+
+    def __init__(self, kind: int, claim: int, request: int, held: int) -> None:
+        self.kind = kind
+        self.claim = claim
+        self.request = request
+        self.held = held  # devices of the claim before this request
+        self.before: Any = None  # what `_restore` puts back
+        self.number = 0  # of the alternative
+        self.exceeded = True  # every alternative so far was too large for the claim
+        self.plan: Any = None
+        self.slot = 0
+        self.rest = 0  # candidates not tried yet
+        self.device = -1
+        self.amounts: Amounts | None = None
 
 
 class Search:
@@ -55,275 +82,263 @@ class Search:
     def __init__(
         self,
         view: NodeView,
-        problems: Sequence[Problem],
+        plan: Plan,
+        labels: Callable[[int], str],
         features: Features,
-        *,
-        consumed: Callable[[int], Mapping[str, Quantity]],
-        amounts: Callable[[int, Ask], Amounts | None],
-        derived: Callable[[Ask, int, str], AttributeBits | None],
+        uses: Mapping[Any, DeviceUse],
+        environment: Callable[[], Any],
         expired: Callable[[], bool] | None,
-        groups: GroupState | None = None,
     ) -> None:
         self.view = view
-        self.problems = problems
+        self.plan = plan
         self.features = features
-        self._consumed = consumed
-        self._amounts = amounts
-        self._derived = derived
-        self._expired = expired
         self.steps = 0
+        self.setbacks = 0  # devices and alternatives that were given up
         self.alternatives: dict[tuple[int, int], int] = {}  # (claim, request): number of the chosen alternative
-        self._in_use = view.in_use()
-        self._shared = view.shared() if features.consumable_capacity else 0
-        self._used = self._in_use
-        self._used_by_claim = 0
-        self._left = [body.ledger.left if body.ledger is not None else 0 for body, _ in view.parts]
-        self._over = [body.ledger is not None and body.ledger.over_allocated for body, _ in view.parts]
-        self._shares: dict[int, tuple[int, Mapping[str, Quantity]]] = {}
-        self._states: list[Narrowing] = []
-        self._groups: GroupState = groups or {}
-        self._part_of: list[int] = []
-        if view.has_counters:
-            for number, (body, _) in enumerate(view.parts):
-                self._part_of += [number] * len(body.devices)
-        self._safe = self._nothing_can_raise()
+        self._labels = labels
+        self._uses = uses
+        self._environment = environment
+        self._expired = expired
+        self.in_use = view.in_use()
+        self.used = self.in_use
+        self.used_by_claim = 0
+        self.shared = view.shared() if features.consumable_capacity else 0
+        self.shares: dict[int, Mapping[str, Quantity]] = {}  # by device: what this attempt consumes of it
+        self.states: list[Narrowing] = []
+        self.left, self.over = view.counters_left() if view.consuming else ([], [])
+        self.groups: GroupState = view.groups_in_use() if features.compatibility_groups and view.consuming else {}
+        # Without possible errors nothing but the first arrangement matters, and branches may be cut.
+        self.safe = plan.quiet and not any(bits & ~self.used or (admin and bits) for bits, admin in plan.failing)
 
     def run(self) -> list[Chosen] | None:
         """The devices in the order of allocation, or None; raises `AllocationError` as upstream would."""
-        problems = self.problems
-        stack: list[list[Any]] = []
-        claim = -1
-        request = 0
-        ask: Ask | None = None
-        slot = size = held = 0
-        rest = 0
-        failed = 0
+        claims = self.plan.claims
+        stack: list[Frame] = []
+        claim, request, held, slot, rest, failed = -1, 0, 0, 0, 0, 0
+        plan: AskPlan | None = None
         while True:
-            # Forward: find the next device to choose, or finish.
-            if not failed and ask is None:
-                self.steps += 1
-                if claim < 0 or request == len(problems[claim].shape.requests):
-                    if claim + 1 == len(problems):
-                        return self._answer(stack)
-                    stack.append([_CLAIM, claim, request, held, self._used_by_claim, self._states])
-                    claim, request, held, self._used_by_claim = claim + 1, 0, 0, 0
-                    self._states = [start_of(index) for index in problems[claim].indexes]
-                    continue
-                current = problems[claim].shape.requests[request]
-                if current.alternatives:
-                    stack.append([_ALTERNATIVE, claim, request, held, 0, True])
-                ask, slot = current.asks[0], 0
-            if not failed and ask is not None:
-                problem = problems[claim]
-                if slot == 0:
-                    chosen_list = problem.lists.get(id(ask))
-                    size = ask.count if chosen_list is None else len(chosen_list)
-                    if chosen_list is not None and not chosen_list:
-                        failed = _FAILED
-                    elif size > 0 and held + size > MAX_RESULTS:
-                        failed = _SIZE_EXCEEDED
-                    fit = problem.fits[ask.key]
-                    rest = fit.ok | fit.failing
-                if not failed and slot >= size:
-                    held += size
-                    request, ask = request + 1, None
-                    continue
-                if not failed:
-                    self.steps += 1
-                    if self._expired is not None and self.steps % _STEPS_PER_CHECK == 0:
-                        self._check_deadline()
-                    frame = self._choose(problem, claim, request, ask, slot, size, held, rest)
-                    if frame is None:
-                        failed = _FAILED
-                    else:
+            if not failed:
+                if plan is None:
+                    if claim < 0 or request == len(claims[claim].requests):
+                        if claim + 1 == len(claims):
+                            return self._answer(stack)
+                        frame = Frame(_CLAIM, claim, request, held)
+                        frame.before = (self.used_by_claim, self.states)
                         stack.append(frame)
-                        slot, rest = slot + 1, frame[7]
+                        claim, request, held, self.used_by_claim = claim + 1, 0, 0, 0
+                        self.states = [constraint.start for constraint in claims[claim].constraints]
                         continue
-            # Backward: give up the last choice, or change it.
-            while failed:
-                if not stack:
-                    return None
-                frame = stack.pop()
-                if frame[0] == _CLAIM:
-                    _, claim, request, held, self._used_by_claim, self._states = frame
-                    failed, ask = _FAILED, None
-                elif frame[0] == _ALTERNATIVE:
-                    _, claim, request, held, number, exceeded = frame
-                    exceeded = exceeded and failed == _SIZE_EXCEEDED
-                    asks = problems[claim].shape.requests[request].asks
-                    if number + 1 < len(asks):
-                        stack.append([_ALTERNATIVE, claim, request, held, number + 1, exceeded])
-                        ask, slot, failed = asks[number + 1], 0, 0
-                    else:
-                        failed = _SIZE_EXCEEDED if exceeded else _FAILED
+                    asked = claims[claim].requests[request]
+                    if asked.alternatives:
+                        stack.append(Frame(_ALTERNATIVE, claim, request, held))
+                    plan, slot = asked.asks[0], 0
+                if slot == 0:
+                    if plan.devices is not None and not plan.devices:
+                        failed = _FAILED
+                    elif plan.size > 0 and held + plan.size > MAX_RESULTS:
+                        failed = _SIZE_EXCEEDED
+                    rest = plan.ok | plan.failing
+                if not failed:
+                    if slot >= plan.size:
+                        held, request, plan = held + max(plan.size, 0), request + 1, None
+                        continue
+                    frame = Frame(_DEVICE, claim, request, held)
+                    frame.plan, frame.slot, frame.rest = plan, slot, rest
+                    if self._choose(frame, claims[claim]):
+                        stack.append(frame)
+                        slot, rest = slot + 1, frame.rest
+                        continue
+                    failed = _FAILED
+            # Backward: change the last decision, or give it up.
+            if not stack:
+                return None
+            self.setbacks += 1
+            frame = stack.pop()
+            claim, request, held = frame.claim, frame.request, frame.held
+            if frame.kind == _CLAIM:
+                self.used_by_claim, self.states = frame.before
+                failed, plan = _FAILED, None
+            elif frame.kind == _ALTERNATIVE:
+                frame.exceeded = frame.exceeded and failed == _SIZE_EXCEEDED
+                asks = claims[claim].requests[request].asks
+                if frame.number + 1 < len(asks):
+                    frame.number += 1
+                    stack.append(frame)
+                    plan, slot, failed = asks[frame.number], 0, 0
                 else:
-                    _, claim, request, ask, slot, size, held, rest, undo, device, _ = frame
-                    self._undo(undo)
-                    if failed == _FAILED and problems[claim].lists.get(id(ask)) is None:
-                        rest &= self._other_than(device, rest)
-                        again = self._choose(problems[claim], claim, request, ask, slot, size, held, rest)
-                        if again is not None:
-                            stack.append(again)
-                            slot, rest, failed = slot + 1, again[7], 0
+                    failed = _SIZE_EXCEEDED if frame.exceeded else _FAILED
+            else:
+                self._restore(frame)
+                if failed == _FAILED and frame.plan.devices is None:
+                    if self.safe and frame.rest:
+                        frame.rest &= ~bounds.twins(self, frame.device)
+                    if frame.rest and self._choose(frame, claims[claim]):
+                        stack.append(frame)
+                        plan, slot, rest, failed = frame.plan, frame.slot + 1, frame.rest, 0
 
-    def _choose(
-        self, problem: Problem, claim: int, request: int, ask: Ask, slot: int, size: int, held: int, rest: int
-    ) -> list[Any] | None:
-        """Take the next device for a slot: a frame for the stack, or None."""
-        chosen_list = problem.lists.get(id(ask))
-        if chosen_list is not None:
-            return self._must(problem, claim, request, ask, slot, size, held, chosen_list)
-        fit = problem.fits[ask.key]
-        rest &= ~(self._used_by_claim if ask.admin else self._used)
-        failing = rest & fit.failing
-        computed = bool(ask.derived) and bool(ask.constraints)
-        if not computed:
-            for number in ask.constraints:
-                rest &= self._states[number].mask | failing
-        if self._safe and rest.bit_count() < size - slot:
-            return None
+    def _choose(self, frame: Frame, claim: ClaimPlan) -> bool:
+        """Take the next device for a slot; the frame then says which and what else may be tried."""
+        self.steps += 1
+        if self._expired is not None and self.steps % _STEPS_PER_CHECK == 0 and self._expired():
+            raise AllocationError(
+                "filter operation aborted: context deadline exceeded", reason="Timeout", timed_out=True
+            )
+        plan: AskPlan = frame.plan
+        if plan.devices is not None:
+            return self._must(frame, claim)
+        rest = frame.rest & ~(self.used_by_claim if plan.ask.admin else self.used)
+        failing = rest & plan.failing
+        if not plan.computed:
+            for number in plan.constraints:
+                rest &= self.states[number].mask | failing
+        missing = plan.size - frame.slot
+        if self.safe:
+            if rest.bit_count() < missing:
+                return False
+            if missing > 1 or plan.constraints:
+                rest = bounds.reachable(self, frame, claim, rest, missing)
+                if rest.bit_count() < missing:
+                    return False
+        dynamic = self.view.consuming | self.view.shareable | self.shared | plan.checked
         while rest:
             bit = rest & -rest
             rest ^= bit
             device = bit.bit_length() - 1
             if failing & bit:
-                raise AllocationError(fit.failures[device].message(problem.label, ask), reason="SelectionFailed")
-            if self._safe and rest.bit_count() + 1 < size - slot:
-                return None
-            amounts = None
-            if (fit.checked | self._shared) & bit:
-                amounts = self._fitting(device, ask)
-                if amounts is None:
+                text = plan.failures[device].message(self._labels(frame.claim), plan.ask)
+                raise AllocationError(text, reason="SelectionFailed")
+            frame.amounts = None
+            if dynamic & bit and (plan.checked | self.shared) & bit:
+                frame.amounts = self._fitting(device, plan.ask)
+                if frame.amounts is None:
                     continue
-            taken = self._take(problem, ask, device, amounts, must=False)
-            if taken is not None:
-                return [_DEVICE, claim, request, ask, slot, size, held, rest, taken, device, amounts]
-        return None
+            if self._take(frame, claim, device, bit, must=False):
+                frame.rest = rest
+                return True
+            if self.safe and rest.bit_count() < missing:
+                return False
+        return False
 
-    def _must(
-        self, problem: Problem, claim: int, request: int, ask: Ask, slot: int, size: int, held: int, devices: list[int]
-    ) -> list[Any] | None:
+    def _must(self, frame: Frame, claim: ClaimPlan) -> bool:
         """Mode All: exactly this device or nothing."""
-        device = devices[slot]
+        plan: AskPlan = frame.plan
+        device = plan.devices[frame.slot] if plan.devices is not None else -1
         bit = 1 << device
-        if (self._used_by_claim if ask.admin else self._used) & bit or problem.fits[ask.key].blocked & bit:
-            # What blocks a device comes before constraints, and what is used before both.
-            return None
-        taken = self._take(problem, ask, device, None, must=True)
-        if taken is None:
-            return None
-        amounts = None
-        if (problem.fits[ask.key].checked | self._shared) & bit:
-            self._undo(taken)
-            amounts = self._fitting(device, ask)
-            if amounts is None:
-                return None
-            taken = self._take(problem, ask, device, amounts, must=True)
-            if taken is None:
-                return None
-        return [_DEVICE, claim, request, ask, slot, size, held, 0, taken, device, amounts]
+        # In use and blocked come before constraints, whose violation is an error, and capacity comes after.
+        if (self.used_by_claim if plan.ask.admin else self.used) & bit or plan.blocked & bit:
+            return False
+        frame.amounts = None
+        checked = (plan.checked | self.shared) & bit
+        if not self._take(frame, claim, device, bit, must=True, amounts_later=bool(checked)):
+            return False
+        frame.rest = 0
+        return True
 
     def _fitting(self, device: int, ask: Ask) -> Amounts | None:
         """What the request takes of the device, if that much is left."""
-        amounts = self._amounts(device, ask)
-        if amounts is None:
+        amounts = amounts_of(self.view.devices[device], ask, self.features, always=True)
+        if amounts is None or isinstance(amounts, Failure):
             return None
-        now = self._shares.get(device)
-        if amounts.fits(self._consumed(device), now[1] if now is not None else {}):
-            return amounts
-        return None
+        use = self._uses.get(self.view.devices[device].key)
+        consumed = use.consumed if use is not None else _NONE
+        return amounts if amounts.fits(consumed, self.shares.get(device, _NONE)) else None
 
-    def _take(self, problem: Problem, ask: Ask, device: int, amounts: Amounts | None, *, must: bool) -> Any:
-        """Counters, constraints, then the device is taken; returns what `_undo` needs, or None."""
-        published = self.view.devices[device]
-        bit = 1 << device
-        before_left: tuple[int, int] | None = None
-        groups = self._groups
-        if self._part_of:
-            part = self._part_of[device]
-            ledger = self.view.parts[part][0].ledger
-            first = not published.shareable or not (self._shared & bit or device in self._shares)
-            if ledger is not None and first and ledger.consumes(published.name):
-                vector = ledger.vectors[published.name]
-                if vector is None or self._over[part]:
-                    return None
-                left = self._left[part]
-                after = (left | ledger.guard) - vector
-                if after & ledger.guard != ledger.guard:
-                    return None
+    def _take(
+        self, frame: Frame, claim: ClaimPlan, device: int, bit: int, *, must: bool, amounts_later: bool = False
+    ) -> bool:
+        """Counters, constraints, then the device is taken; nothing is changed if it cannot be."""
+        view = self.view
+        charge: tuple[int, int] | None = None
+        groups = self.groups
+        if view.consuming & bit:
+            sharing = view.shareable & bit and (self.shared & bit or device in self.shares)
+            if not sharing:
+                part, vector = view.part_of[device], view.vectors[device]
+                guard = view.guards[part]
+                if vector is None or self.over[part]:
+                    return False
+                after = (self.left[part] | guard) - vector
+                if after & guard != guard:
+                    return False
                 if self.features.compatibility_groups:
-                    grown = compatible(self._groups, published.raw.get("consumesCounters") or ())
+                    grown = compatible(part, self.groups, view.devices[device].raw.get("consumesCounters") or ())
                     if grown is None:
-                        return None
+                        return False
                     groups = grown
-                before_left = (part, left)
-                after &= ~ledger.guard
-        states = self._states
-        if ask.constraints:
-            narrower = list(states)
-            for number in ask.constraints:
-                constraint = problem.shape.constraints[number]
-                index = problem.indexes[number]
-                own = self._derived(ask, device, constraint.attribute) if ask.derived else None
-                values = (own or index).values.get(device)
-                if values is None or not allows(constraint, narrower[number], values):
-                    if must:
-                        raise AllocationError(
-                            f"claim {problem.label}, request {ask.own}: cannot add device {published.key} "
-                            "because a claim constraint would not be satisfied",
-                            reason="ConstraintNotSatisfied",
-                        )
-                    return None
-                narrower[number] = narrowed(constraint, index, narrower[number], values)
-            self._states = narrower
-        undo = (self._used, self._used_by_claim, before_left, states, self._groups, device, self._shares.get(device))
-        self._groups = groups
-        if before_left is not None:
-            self._left[before_left[0]] = after
-        if not published.shareable:
-            self._used |= bit
-            self._used_by_claim |= bit
+                charge = (part, after ^ guard)
+        states = self.states
+        if frame.plan.constraints:
+            narrower = self._narrowed(frame, claim, device, must)
+            if narrower is None:
+                return False
+            states = narrower
+        if amounts_later:
+            frame.amounts = self._fitting(device, frame.plan.ask)
+            if frame.amounts is None:
+                return False
+        part = charge[0] if charge is not None else 0
+        frame.before = (
+            self.used,
+            self.used_by_claim,
+            self.states,
+            self.groups,
+            None if charge is None else (part, self.left[part]),
+            self.shares.get(device),
+        )
+        frame.device = device
+        self.states, self.groups = states, groups
+        if charge is not None:
+            self.left[part] = charge[1]
+        if not view.shareable & bit:
+            self.used |= bit
+            self.used_by_claim |= bit
         else:
-            count, consumed = self._shares.get(device, (0, {}))
-            if amounts is not None:
-                merged = dict(consumed)
-                for name, amount in amounts.taken.items():
-                    merged[name] = merged[name].add(amount) if name in merged else amount
-                consumed = merged
-            self._shares[device] = (count + 1, consumed)
-        return undo
-
-    def _undo(self, undo: Any) -> None:
-        self._used, self._used_by_claim, left, self._states, self._groups, device, shares = undo
-        if left is not None:
-            self._left[left[0]] = left[1]
-        if shares is None:
-            self._shares.pop(device, None)
-        else:
-            self._shares[device] = shares
-
-    def _other_than(self, device: int, rest: int) -> int:
-        """The candidates that are worth trying after a device failed."""
-        return rest
-
-    def _nothing_can_raise(self) -> bool:
-        """Whether no path of the search can end in an error, so that branches may be cut."""
-        for problem in self.problems:
-            for request in problem.shape.requests:
-                for ask in request.asks:
-                    fit = problem.fits[ask.key]
-                    if fit.failing and (ask.admin or fit.failing & ~self._in_use):
-                        return False
-                    if ask.constraints and (ask.all_devices or ask.derived):
-                        return False
+            consumed = dict(self.shares.get(device, _NONE))
+            if frame.amounts is not None:
+                for name, amount in frame.amounts.taken.items():
+                    consumed[name] = consumed[name].add(amount) if name in consumed else amount
+            self.shares[device] = consumed
         return True
 
-    def _check_deadline(self) -> None:
-        if self._expired is not None and self._expired():
-            raise AllocationError(
-                "filter operation aborted: context deadline exceeded", reason="Timeout", timed_out=True
-            )
+    def _restore(self, frame: Frame) -> None:
+        """Give the frame's device back."""
+        self.used, self.used_by_claim, self.states, self.groups, left, shares = frame.before
+        if left is not None:
+            self.left[left[0]] = left[1]
+        if shares is not None:
+            self.shares[frame.device] = shares
+        else:
+            self.shares.pop(frame.device, None)
 
-    def _answer(self, stack: list[list[Any]]) -> list[Chosen]:
-        self.alternatives = {(frame[1], frame[2]): frame[4] for frame in stack if frame[0] == _ALTERNATIVE}
-        return [Chosen(frame[1], frame[3], frame[9], frame[10]) for frame in stack if frame[0] == _DEVICE]
+    def _narrowed(self, frame: Frame, claim: ClaimPlan, device: int, must: bool) -> list[Narrowing] | None:
+        """The constraints' states after choosing a device, or None if one of them refuses it."""
+        plan: AskPlan = frame.plan
+        states = list(self.states)
+        for number in plan.constraints:
+            constraint = claim.constraints[number]
+            values: tuple[Value, ...] | None
+            if plan.computed and constraint.attribute in plan.ask.derived:
+                text = plan.ask.derived[constraint.attribute]
+                published = self.view.devices[device]
+                values = derived_values(self._environment(), text, constraint.attribute, published)
+            else:
+                values = constraint.index.values.get(device)
+            before = states[number]
+            if values is None or not allows(constraint.constraint, before, values):
+                if must:
+                    raise AllocationError(
+                        f"claim {self._labels(frame.claim)}, request {plan.ask.own}: cannot add device "
+                        f"{self.view.devices[device].key} because a claim constraint would not be satisfied",
+                        reason="ConstraintNotSatisfied",
+                    )
+                return None
+            states[number] = narrowed(constraint.constraint, constraint.index, before, values)
+        return states
+
+    def _answer(self, stack: Sequence[Frame]) -> list[Chosen]:
+        self.alternatives = {
+            (frame.claim, frame.request): frame.number for frame in stack if frame.kind == _ALTERNATIVE
+        }
+        return [
+            Chosen(frame.claim, frame.plan.ask, frame.device, frame.amounts) for frame in stack if frame.kind == _DEVICE
+        ]

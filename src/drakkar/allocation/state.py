@@ -7,7 +7,7 @@ a changed claim a few bits. Nothing handed in is ever changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -17,6 +17,7 @@ from drakkar.allocation.pools import NodeView, PoolBody, gather
 from drakkar.allocation.requests import ClaimShape, ClassRecord
 from drakkar.allocation.selection import Selector, compile_with, environment_of
 from drakkar.allocation.slices import DeviceKey, PoolKey, SliceRecord
+from drakkar.allocation.taint_rules import TaintRule, merged
 from drakkar.allocation.usage import ClaimKey, ClaimUse, Holder, Usage
 
 _SHAPE_LIMIT: Final = 4096
@@ -31,6 +32,8 @@ class ClusterState:
     def __init__(self) -> None:
         self.usage = Usage()
         self.classes: dict[str, ClassRecord] = {}
+        self._objects: dict[str, Mapping[str, Any]] = {}
+        self._rules: dict[str, TaintRule] = {}
         self._slices: dict[str, SliceRecord] = {}
         self._local: dict[str, dict[str, SliceRecord]] = {}
         self._everywhere: dict[str, SliceRecord] = {}
@@ -42,24 +45,26 @@ class ClusterState:
 
     def upsert_slice(self, obj: Mapping[str, Any]) -> None:
         """Add or replace a ResourceSlice (v1 JSON); raises `AllocationError` if it is not shaped like one."""
-        record = SliceRecord(obj)
-        before = self._slices.get(record.name)
-        if before is not None and (before.key != record.key or before.node_name != record.node_name):
-            self._remove(before)
-            before = None
-        self._slices[record.name] = record
-        if record.node_name:
-            self._local.setdefault(record.node_name, {})[record.name] = record
-        else:
-            self._everywhere[record.name] = record
-        self._pools.setdefault(record.key, {})[record.name] = record
-        self._slice_changed(record)
+        self._take_slice(SliceRecord(self._with_rules(obj)), obj)
 
     def remove_slice(self, obj: Mapping[str, Any]) -> None:
         """Forget a ResourceSlice; unknown ones are ignored."""
         record = self._slices.get((obj.get("metadata") or {}).get("name") or "")
         if record is not None:
             self._remove(record)
+
+    def upsert_taint_rule(self, obj: Mapping[str, Any]) -> None:
+        """Add or replace a DeviceTaintRule; its taint is merged into the devices it selects."""
+        rule = TaintRule.from_object(obj)
+        before = self._rules.get(rule.name)
+        self._rules[rule.name] = rule
+        self._rule_changed([rule] if before is None else [before, rule])
+
+    def remove_taint_rule(self, obj: Mapping[str, Any]) -> None:
+        """Forget a DeviceTaintRule; unknown ones are ignored."""
+        rule = self._rules.pop((obj.get("metadata") or {}).get("name") or "", None)
+        if rule is not None:
+            self._rule_changed([rule])
 
     def upsert_class(self, obj: Mapping[str, Any]) -> None:
         """Add or replace a DeviceClass."""
@@ -149,7 +154,31 @@ class ClusterState:
         """All slices of a pool, whatever node they are for."""
         return list(self._pools.get(key, {}).values())
 
+    def _take_slice(self, record: SliceRecord, obj: Mapping[str, Any]) -> None:
+        before = self._slices.get(record.name)
+        if before is not None and (before.key != record.key or before.node_name != record.node_name):
+            self._remove(before)
+            before = None
+        self._slices[record.name] = record
+        if record.node_name:
+            self._local.setdefault(record.node_name, {})[record.name] = record
+        else:
+            self._everywhere[record.name] = record
+        self._pools.setdefault(record.key, {})[record.name] = record
+        self._slice_changed(record)
+        self._objects[record.name] = obj
+
+    def _with_rules(self, obj: Mapping[str, Any]) -> Mapping[str, Any]:
+        return merged(obj, list(self._rules.values())) if self._rules else obj
+
+    def _rule_changed(self, rules: Sequence[TaintRule]) -> None:
+        for name, record in list(self._slices.items()):
+            if any(rule.covers_pool(record.key.driver, record.key.pool) for rule in rules):
+                obj = self._objects[name]
+                self._take_slice(SliceRecord(self._with_rules(obj)), obj)
+
     def _remove(self, record: SliceRecord) -> None:
+        self._objects.pop(record.name, None)
         del self._slices[record.name]
         if record.node_name:
             local = self._local[record.node_name]

@@ -1,0 +1,128 @@
+"""What can be cut from the search without changing its answer.
+
+Everything here proves that a branch has no solution: too few candidates for the slots of a request; a matchAttribute
+group too small for the requests that have to come from it; fewer distinct values than devices; a device that is
+interchangeable with one that just failed. Proofs are used only while no error can come up (`Search.safe`), because
+upstream would find an error in a branch that is cut here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Final
+
+from drakkar.allocation.plans import AskPlan, ClaimPlan
+
+if TYPE_CHECKING:
+    from drakkar.allocation.search import Frame, Search
+
+_SETBACKS_BEFORE_TWINS: Final = 3
+
+
+def reachable(search: Search, frame: Frame, claim: ClaimPlan, rest: int, missing: int) -> int:
+    """The candidates of a slot that are not hopeless already."""
+    view = search.view
+    if rest & view.consuming and (search.setbacks or frame.plan.constraints):
+        rest = affordable(search, rest)
+    for number in frame.plan.constraints:
+        constraint = claim.constraints[number]
+        state = search.states[number]
+        if not constraint.groups or frame.plan.computed:
+            continue
+        if not constraint.is_match:
+            groups = sum(1 for bits in constraint.groups if bits & rest)
+            if groups < missing:
+                return 0
+        elif state.values is None:
+            rest = _in_large_groups(search, frame, claim, number, rest, missing)
+    return rest
+
+
+def affordable(search: Search, rest: int) -> int:
+    """The candidates whose counters are still there; what does not fit now will not fit deeper either."""
+    view = search.view
+    found = rest & ~view.consuming
+    bits = rest & view.consuming
+    free = view.shareable & search.shared
+    left, over, guards, vectors, part_of = search.left, search.over, view.guards, view.vectors, view.part_of
+    while bits:
+        bit = bits & -bits
+        bits ^= bit
+        device = bit.bit_length() - 1
+        if free & bit or (view.shareable & bit and device in search.shares):
+            found |= bit
+            continue
+        part, vector = part_of[device], vectors[device]
+        if vector is None or over[part]:
+            continue
+        guard = guards[part]
+        if ((left[part] | guard) - vector) & guard == guard:
+            found |= bit
+    return found
+
+
+def twins(search: Search, device: int) -> int:
+    """The devices that are interchangeable with one that led nowhere: they lead nowhere either."""
+    if search.setbacks < _SETBACKS_BEFORE_TWINS:
+        return 0
+    if search.plan.twins is None:
+        search.plan.twins = _twins(search)
+    found = search.plan.twins.get(device, 0)
+    # For admin access a device in use is no twin of a free one, which others may need.
+    return found & search.in_use if search.in_use >> device & 1 else found & ~search.in_use
+
+
+def _twins(search: Search) -> dict[int, int]:
+    """Per device the devices that nothing in the plan can tell from it.
+
+    Shareable devices have no twins: how much of them is left differs.
+    """
+    view, plan = search.view, search.plan
+    asks = [ask for claim in plan.claims for request in claim.requests for ask in request.asks]
+    constraints = [constraint for claim in plan.claims for constraint in claim.constraints]
+    if any(ask.computed for ask in asks):
+        return {}
+    classes: dict[Hashable, int] = {}
+    identities: dict[int, Hashable] = {}
+    for device in range(len(view.devices)):
+        bit = 1 << device
+        if view.shareable & bit or search.shared & bit:
+            continue
+        identity: Hashable = (
+            tuple((ask.ok >> device & 1, ask.blocked >> device & 1) for ask in asks),
+            tuple(constraint.index.values.get(device) for constraint in constraints),
+            (view.part_of[device], view.vectors[device]) if view.consuming & bit else None,
+            str(view.devices[device].raw.get("consumesCounters")) if search.features.compatibility_groups else "",
+        )
+        identities[device] = identity
+        classes[identity] = classes.get(identity, 0) | bit
+    return {device: classes[identity] for device, identity in identities.items()}
+
+
+def _in_large_groups(search: Search, frame: Frame, claim: ClaimPlan, number: int, rest: int, missing: int) -> int:
+    """The candidates whose group can serve every request that matchAttribute ties to it."""
+    constraint = claim.constraints[number]
+    others: list[AskPlan] = [ask for place, ask in constraint.covered if place > frame.request]
+    found = 0
+    for bits in constraint.groups:
+        mine = rest & bits
+        if mine.bit_count() < missing:
+            continue
+        if others and not _serves(search, others, bits, mine, missing):
+            continue
+        found |= mine
+    return found
+
+
+def _serves(search: Search, others: list[AskPlan], group: int, mine: int, missing: int) -> bool:
+    """Whether a group has enough devices for the later requests, each alone and all together."""
+    union, needed = mine, missing
+    for ask in others:
+        bits = ask.ok & group & ~(search.used_by_claim if ask.ask.admin else search.used)
+        if bits & search.view.consuming:
+            bits = affordable(search, bits)
+        if bits.bit_count() < ask.size:
+            return False
+        union |= bits
+        needed += ask.size
+    return bool(union & search.view.shareable) or union.bit_count() >= needed

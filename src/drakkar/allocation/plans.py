@@ -1,0 +1,201 @@
+"""What the search needs about a pod's claims on one node, apart from what is in use: checked, listed, indexed.
+
+A plan depends on the content of the devices and of the claims only, so a view keeps it for the next pod of the same
+shape. Upstream's order of checks is kept: claim by claim, request by request, mode All listed on the way, the limit of
+32 devices after each request, constraints last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from drakkar.allocation.constraints import AttributeBits, Narrowing, attribute_bits, start_of
+from drakkar.allocation.errors import AllocationError
+from drakkar.allocation.features import Features
+from drakkar.allocation.pools import INVALID, NodeView
+from drakkar.allocation.requests import MATCH, Ask, ClaimShape, Constraint, limit_problem
+from drakkar.allocation.selection import Failure, Fit, Selector, fit_of_view
+
+_PLAN_LIMIT: Final = 256
+
+
+class AskPlan:
+    """One exact request or alternative with its devices."""
+
+    __slots__ = ("ask", "blocked", "checked", "computed", "constraints", "devices", "failing", "failures", "ok", "size")
+
+    def __init__(self, ask: Ask, fit: Fit, devices: list[int] | None) -> None:
+        self.ask = ask
+        self.ok = fit.ok
+        self.failing = fit.failing
+        self.failures: Mapping[int, Failure] = fit.failures
+        self.blocked = fit.blocked
+        self.checked = fit.checked
+        self.devices = devices  # mode All: exactly these, in this order
+        self.size = ask.count if devices is None else len(devices)
+        self.constraints = ask.constraints
+        self.computed = bool(ask.derived) and bool(ask.constraints)
+
+
+class RequestPlan:
+    """One request: its alternatives, or the one thing it asks for."""
+
+    __slots__ = ("alternatives", "asks", "name")
+
+    def __init__(self, name: str, asks: list[AskPlan], alternatives: bool) -> None:
+        self.name = name
+        self.asks = asks
+        self.alternatives = alternatives
+
+
+class ConstraintPlan:
+    """One constraint with the index of its attribute and the requests that are surely held to it."""
+
+    __slots__ = ("attribute", "constraint", "covered", "groups", "index", "is_match", "start")
+
+    def __init__(
+        self, constraint: Constraint, index: AttributeBits, requests: Sequence[RequestPlan], number: int
+    ) -> None:
+        self.constraint = constraint
+        self.attribute = constraint.attribute
+        self.index = index
+        self.is_match = constraint.kind == MATCH
+        self.start: Narrowing = start_of(index)
+        # Devices by value; empty where a device may have several values, since groups then overlap.
+        self.groups = [] if index.several or index.lists else list(index.devices_with.values())
+        self.covered = [
+            (place, request.asks[0])
+            for place, request in enumerate(requests)
+            if not request.alternatives
+            and request.asks[0].devices is None
+            and not request.asks[0].computed
+            and number in request.asks[0].constraints
+        ]
+
+
+class ClaimPlan:
+    """One claim."""
+
+    __slots__ = ("constraints", "requests", "shape")
+
+    def __init__(self, shape: ClaimShape, requests: list[RequestPlan], constraints: list[ConstraintPlan]) -> None:
+        self.shape = shape
+        self.requests = requests
+        self.constraints = constraints
+
+
+class Plan:
+    """All claims of a pod on one node."""
+
+    __slots__ = ("claims", "failing", "greedy", "quiet", "twins")
+
+    def __init__(self, claims: list[ClaimPlan], view: NodeView) -> None:
+        self.claims = claims
+        asks = [ask for claim in claims for request in claim.requests for ask in request.asks]
+        # Nothing but device numbers matters: the first free devices are the answer.
+        self.greedy = all(
+            not request.alternatives
+            and ask.devices is None
+            and not (ask.constraints or ask.failing or ask.checked or ask.ask.admin)
+            and not ask.ok & (view.consuming | view.shareable)
+            for claim in claims
+            for request in claim.requests
+            for ask in request.asks
+        )
+        # No error can come up while searching, whatever is in use.
+        self.quiet = not any(ask.constraints and (ask.devices is not None or ask.ask.derived) for ask in asks)
+        self.failing = [(ask.failing, ask.ask.admin) for ask in asks if ask.failing]
+        self.twins: dict[int, int] | None = None  # see `bounds`
+
+
+def plan_for(
+    view: NodeView,
+    shapes: Sequence[ClaimShape],
+    labels: Callable[[int], str],
+    selector: Callable[[str], Selector],
+    features: Features,
+    deadline: Any,
+) -> Plan:
+    """The plan for claims of these shapes; raises what upstream finds wrong with them first."""
+    key = shapes[0] if len(shapes) == 1 else tuple(shapes)
+    found: Plan | None = view.plans.get(key)
+    if found is None:
+        claims = [
+            _claim_plan(view, shape, labels(number), selector, features, deadline)
+            for number, shape in enumerate(shapes)
+        ]
+        if len(view.plans) >= _PLAN_LIMIT:
+            view.plans.clear()
+        found = view.plans[key] = Plan(claims, view)
+    return found
+
+
+def _claim_plan(
+    view: NodeView,
+    shape: ClaimShape,
+    label: str,
+    selector: Callable[[str], Selector],
+    features: Features,
+    deadline: Any,
+) -> ClaimPlan:
+    lists: dict[int, list[int]] = {}
+    total = 0
+    for request in shape.requests:
+        if request.problem:
+            raise AllocationError(f"claim {label}, {request.problem}", reason="InvalidRequest")
+        least: int | None = None
+        for ask in request.asks:
+            if ask.all_devices:
+                fit = fit_of_view(view, ask, selector, features, deadline)
+                lists[id(ask)] = _listed(view, label, ask, fit)
+            size = len(lists[id(ask)]) if ask.all_devices else ask.count
+            least = size if least is None else min(least, size)
+        problem = limit_problem(request.name, least or 0, total)
+        if problem:
+            raise AllocationError(f"claim {label}, {problem}", reason="TooManyDevices")
+        total += least or 0
+    if shape.constraint_problem:
+        raise AllocationError(f"claim {label}, {shape.constraint_problem}", reason="InvalidConstraint")
+    requests = [
+        RequestPlan(
+            request.name,
+            [
+                AskPlan(ask, fit_of_view(view, ask, selector, features, deadline), lists.get(id(ask)))
+                for ask in request.asks
+            ],
+            request.alternatives,
+        )
+        for request in shape.requests
+    ]
+    constraints = [
+        ConstraintPlan(
+            constraint,
+            attribute_bits(view, constraint.attribute, lists=features.list_type_attributes),
+            requests,
+            number,
+        )
+        for number, constraint in enumerate(shape.constraints)
+    ]
+    return ClaimPlan(shape, requests, constraints)
+
+
+def _listed(view: NodeView, label: str, ask: Ask, fit: Fit) -> list[int]:
+    """The devices of mode All; raises for pools that cannot be listed and for the first failing device."""
+    offset = 0
+    for pool in view.pools:
+        if pool.status:
+            text = "invalid" if pool.status == INVALID else "being updated"
+            raise AllocationError(
+                f"claim {label}, request {ask.own}: asks for all devices, "
+                f"but resource pool {pool.key} is currently {text}",
+                reason="PoolNotReady",
+            )
+        size = len(pool.devices)
+        failing = (fit.failing >> offset) & ((1 << size) - 1)
+        if failing:
+            first = offset + (failing & -failing).bit_length() - 1
+            raise AllocationError(fit.failures[first].message(label, ask), reason="SelectionFailed")
+        offset += size
+    bits = fit.selected
+    return [number for number in range(bits.bit_length()) if bits >> number & 1]
