@@ -1,0 +1,125 @@
+"""Claims: administrative access needs a labelled namespace, and the parts of a status have owners of their own.
+
+KEP-5018 (admin access) and the fine-grained status permissions of 1.36: who changes allocation or reservations needs
+the synthetic subresource `resourceclaims/binding`, who changes a driver's device status needs `resourceclaims/driver`
+with the verb prefix of the nodes he may speak for.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from drakkar.api.fields import FieldError
+from drakkar.cluster.apiserver.authorization import Attributes, refusal
+from drakkar.cluster.apiserver.calls import Call
+from drakkar.cluster.apiserver.identities import SERVICE_ACCOUNT_PREFIX
+
+Value = dict[str, Any]
+
+ADMIN_LABEL: Final = "resource.kubernetes.io/admin-access"
+_GROUP: Final = "resource.k8s.io"
+
+
+def admin_access(call: Call, operation: str, obj: Value, old: Value | None) -> list[FieldError]:
+    """One error per request that asks for administrative access in a namespace without the label."""
+    if call.subresource is not None or (operation == "UPDATE" and old is not None and _specs(old) == _specs(obj)):
+        return []
+    path, spec = ("spec.spec", (obj.get("spec") or {}).get("spec")) if _is_template(obj) else ("spec", obj.get("spec"))
+    requests = ((spec or {}).get("devices") or {}).get("requests") or ()
+    found = [index for index, request in enumerate(requests) if (request.get("exactly") or {}).get("adminAccess")]
+    if not found:
+        return []
+    namespace = call.server.store.collection("namespaces").get(call.info.namespace)
+    if namespace is not None and namespace.labels.get(ADMIN_LABEL) == "true":
+        return []
+    detail = f"admin access to devices requires the `{ADMIN_LABEL}: true` label on the containing namespace"
+    return [
+        FieldError("FieldValueForbidden", f"{path}.devices.requests[{index}].adminAccess", detail) for index in found
+    ]
+
+
+def _is_template(obj: Value) -> bool:
+    return bool(obj["kind"] == "ResourceClaimTemplate")
+
+
+def _specs(obj: Value) -> Any:
+    return obj.get("spec")
+
+
+def status_authorization(call: Call, operation: str, obj: Value, old: Value | None) -> list[FieldError]:
+    """Check the synthetic subresources on a write to a claim's status."""
+    if operation != "UPDATE" or old is None or call.subresource is None or call.subresource.name != "status":
+        return []
+    new_status, old_status = obj.get("status") or {}, old.get("status") or {}
+    errors = []
+    if any(new_status.get(part) != old_status.get(part) for part in ("allocation", "reservedFor")):
+        errors += _binding(call)
+    errors += _drivers(call, new_status, old_status)
+    return errors
+
+
+def _binding(call: Call) -> list[FieldError]:
+    # The check is made at the cluster scope, whatever the claim's namespace (recorded behaviour).
+    asked = Attributes(call.info.verb, _GROUP, "resourceclaims", "binding")
+    decision = call.server.authorizer.decide(call.user, asked)
+    if decision.allowed:
+        return []
+    reason = refusal(call.user, asked, decision.reason).message
+    detail = (
+        'changing status.allocation or status.reservedFor requires resource="resourceclaims/binding",'
+        f' verb="{call.info.verb}" permission: {reason}'
+    )
+    return [FieldError("FieldValueForbidden", "status.allocation", detail)]
+
+
+def _drivers(call: Call, new: Value, old: Value) -> list[FieldError]:
+    if not new.get("allocation") and old.get("allocation"):
+        return []  # deallocation takes the device status with it
+    changed = _changed_drivers(new.get("devices") or (), old.get("devices") or ())
+    errors = []
+    for driver in sorted(changed):
+        error = _driver(call, driver, new if new.get("allocation") else old)
+        if error is not None:
+            errors.append(error)
+    return errors
+
+
+def _changed_drivers(new: Any, old: Any) -> set[str]:
+    def by_device(devices: Any) -> dict[tuple[str, str, str, str], Value]:
+        return {
+            (one.get("driver", ""), one.get("pool", ""), one.get("device", ""), one.get("shareID", "")): one
+            for one in devices
+        }
+
+    before, after = by_device(old), by_device(new)
+    return {key[0] for key in {*before, *after} if before.get(key) != after.get(key)}
+
+
+def _driver(call: Call, driver: str, status: Value) -> FieldError | None:
+    verb = call.info.verb
+    prefixes = ["arbitrary-node"]
+    node = (call.user.extra.get("authentication.kubernetes.io/node-name") or ("",))[0]
+    if call.user.name.startswith(SERVICE_ACCOUNT_PREFIX) and node and _node_of(status) == node:
+        prefixes.insert(0, "associated-node")
+    reason = ""
+    for prefix in prefixes:
+        asked = Attributes(f"{prefix}:{verb}", _GROUP, "resourceclaims", "driver", call.info.namespace, driver)
+        decision = call.server.authorizer.decide(call.user, asked)
+        if decision.allowed:
+            return None
+        reason = refusal(call.user, asked, decision.reason).message
+    verbs = " ".join(f"{prefix}:{verb}" for prefix in prefixes)
+    detail = f'changing status.devices requires resource="resourceclaims/driver", verb="[{verbs}]" permission: {reason}'
+    return FieldError("FieldValueForbidden", "status.devices", detail)
+
+
+def _node_of(status: Value) -> str:
+    """The single node that an allocation is for, "" if it is not bound to one by name."""
+    terms = ((status.get("allocation") or {}).get("nodeSelector") or {}).get("nodeSelectorTerms") or ()
+    if len(terms) != 1:
+        return ""
+    for field in terms[0].get("matchFields") or ():
+        values = field.get("values") or ()
+        if field.get("key") == "metadata.name" and field.get("operator") == "In" and len(values) == 1:
+            return str(values[0])
+    return ""

@@ -1,0 +1,132 @@
+"""Objects and lists in the form that the client asked for: plain, as a Table, or only their metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from drakkar.cluster.apiserver.calls import Answer, Call
+from drakkar.cluster.apiserver.conversions import to_served
+from drakkar.cluster.apiserver.negotiation import JSON, PROTOBUF, YAML
+from drakkar.cluster.apiserver.resources import ApiResource
+from drakkar.cluster.store import StoredObject
+
+_encode = msgspec.json.Encoder().encode
+
+
+def encode(value: Any, media_type: str) -> bytes:
+    """A JSON value as the body of an answer."""
+    if media_type == JSON:
+        return _encode(value)
+    if media_type == YAML:
+        import yaml
+
+        dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+        return yaml.dump(value, Dumper=dumper, default_flow_style=False, allow_unicode=True, width=1 << 30).encode()
+    if media_type == PROTOBUF:
+        from drakkar.cluster.machinery import protobuf
+
+        return protobuf.encode(value)
+    raise ValueError(media_type)
+
+
+def one(call: Call, stored: StoredObject, status: int = 200) -> Answer:
+    """A stored object."""
+    form = call.representation
+    if form.convert or call.row.stored_as is not None or form.media_type != JSON:
+        return value(call, to_served(call.row, stored.value), status)
+    return Answer(status, stored.value, stored.raw, warnings=call.warnings)
+
+
+def value(call: Call, obj: dict[str, Any], status: int = 200) -> Answer:
+    """An object that is not (or not as such) in the store, in the version of the request."""
+    form = call.representation
+    shown = obj
+    if form.convert == "Table":
+        shown = table(call, [obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")})
+    elif form.convert:
+        shown = metadata_only(obj, form.version)
+    raw = None if form.media_type == JSON else encode(shown, form.media_type)
+    return Answer(status, shown, raw, form.media_type, warnings=call.warnings)
+
+
+def metadata_only(obj: dict[str, Any], version: str) -> dict[str, Any]:
+    """A PartialObjectMetadata."""
+    return {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}", "metadata": obj["metadata"]}
+
+
+def many(call: Call, found: Sequence[StoredObject], metadata: dict[str, Any]) -> Answer:
+    """A list, its items without kind and apiVersion as Kubernetes' typed lists have them."""
+    form, row = call.representation, call.row
+    if form.convert == "Table":
+        served = [to_served(row, stored.value) for stored in found]
+        return _list_answer(call, table(call, served, metadata))
+    if form.convert:
+        items = [metadata_only(stored.value, form.version) for stored in found]
+        shown = {
+            "kind": "PartialObjectMetadataList",
+            "apiVersion": f"meta.k8s.io/{form.version}",
+            "metadata": metadata,
+            "items": items,
+        }
+        return _list_answer(call, shown)
+    shown = {
+        "kind": row.list_kind,
+        "apiVersion": row.api_version,
+        "metadata": metadata,
+        "items": [_item(to_served(row, stored.value), row) for stored in found],
+    }
+    if form.media_type == JSON and row.stored_as is None:
+        return Answer(200, shown, list_text(row, found, metadata), warnings=call.warnings)
+    return _list_answer(call, shown)
+
+
+def _list_answer(call: Call, shown: dict[str, Any]) -> Answer:
+    media_type = call.representation.media_type
+    raw = None if media_type == JSON else encode(shown, media_type)
+    return Answer(200, shown, raw, media_type, warnings=call.warnings)
+
+
+def _item(obj: dict[str, Any], row: ApiResource) -> dict[str, Any]:
+    if row.custom:  # custom resources are unstructured: their items keep kind and apiVersion
+        return obj
+    return {key: part for key, part in obj.items() if key not in ("kind", "apiVersion")}
+
+
+def list_text(row: ApiResource, found: Sequence[StoredObject], metadata: dict[str, Any]) -> bytes:
+    """The JSON text of a list, put together from the texts of its items."""
+    head = b'{"kind":%s,"apiVersion":%s,"metadata":%s,"items":[' % (
+        _encode(row.list_kind),
+        _encode(row.api_version),
+        _encode(metadata),
+    )
+    if row.custom:
+        return head + b",".join([stored.raw for stored in found]) + b"]}"
+    cut = len(b'{"kind":%s,"apiVersion":%s,' % (_encode(row.kind), _encode(row.api_version)))
+    return head + b",".join([b"{" + stored.raw[cut:] for stored in found]) + b"]}"
+
+
+def table(
+    call: Call, served: Sequence[dict[str, Any]], metadata: dict[str, Any], *, rows_only: bool = False
+) -> dict[str, Any]:
+    """The objects as a `meta.k8s.io` Table."""
+    from drakkar.cluster.machinery import tables
+
+    made: dict[str, Any] = tables.table(
+        call.row,
+        served,
+        now=call.server.clock.now(),
+        include=call.query.get("includeObject", "") or "Metadata",
+        list_metadata=metadata,
+        watch_rows_only=rows_only,
+    )
+    version = call.representation.version
+    if version != "v1":
+        made["apiVersion"] = f"meta.k8s.io/{version}"
+        for row in made["rows"]:
+            shown = row.get("object")
+            if shown and shown.get("kind") == "PartialObjectMetadata":
+                row["object"] = {**shown, "apiVersion": f"meta.k8s.io/{version}"}
+    return made

@@ -1,0 +1,50 @@
+"""Versions that are served but not stored: an object changes its form on the way in and on the way out.
+
+Events are stored once and served as core/v1 and as events.k8s.io/v1, which names the same fields differently; the
+betas of resource.k8s.io convert in `drakkar.api.conversion`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from drakkar.cluster.apiserver.resources import ApiResource
+
+_EVENT_NAMES: Final = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+_EVENT_NAMES_BACK: Final = {stored: served for served, stored in _EVENT_NAMES.items()}
+
+
+def from_served(row: ApiResource, value: dict[str, Any]) -> dict[str, Any]:
+    """An object in the version a client sent it in → the version that is stored."""
+    if row.stored_as is None:
+        return value
+    group, version = row.stored_as
+    if row.kind == "Event":
+        return {**_renamed(value, _EVENT_NAMES), "apiVersion": "v1"}
+    from drakkar.api.conversion import convert
+
+    del group
+    return convert(value, version)
+
+
+def to_served(row: ApiResource, value: dict[str, Any]) -> dict[str, Any]:
+    """A stored object → the version of the request. The stored value is not changed."""
+    if row.stored_as is None:
+        return value
+    if row.kind == "Event":
+        return {**_renamed(value, _EVENT_NAMES_BACK), "apiVersion": row.api_version}
+    from drakkar.api.conversion import convert
+
+    return convert(value, row.version)
+
+
+def _renamed(value: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    return {names.get(key, key): part for key, part in value.items()}

@@ -1,0 +1,152 @@
+"""Paths that are no resources: version, health, metrics, discovery and OpenAPI."""
+
+from __future__ import annotations
+
+import platform
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from drakkar.cluster.apiserver import statuses
+from drakkar.cluster.apiserver.answers import encode
+from drakkar.cluster.apiserver.calls import Answer
+from drakkar.cluster.apiserver.negotiation import DISCOVERY, JSON, OBJECT_TYPES, negotiate
+from drakkar.cluster.apiserver.paths import RequestInfo
+from drakkar.kube.transport import ApiRequest
+
+if TYPE_CHECKING:
+    from drakkar.cluster.apiserver.server import ApiServer
+
+GIT_VERSION: Final = "v1.37.2"
+_TEXT: Final = "text/plain; charset=utf-8"
+_CHECKS: Final = (
+    "ping",
+    "log",
+    "etcd",
+    "poststarthook/rbac/bootstrap-roles",
+    "poststarthook/start-kube-apiserver-admission-initializer",
+)
+_HEALTH: Final = ("healthz", "readyz", "livez")
+_METHODS: Final = ("GET", "HEAD")
+
+
+def answer(server: ApiServer, request: ApiRequest, info: RequestInfo) -> Answer:
+    """The answer to a non-resource request; raises `StatusError`."""
+    path = "/" + info.path.strip("/")
+    first = path.split("/")[1]
+    if request.method not in _METHODS:
+        raise statuses.method_not_allowed() if first in ("api", "apis", "version") else statuses.unknown_path()
+    if first in _HEALTH:
+        return _health(path, "verbose" in request.query)
+    if first in ("api", "apis"):
+        return _discovery(server, path, request.headers.get("accept", ""))
+    match path:
+        case "/version":
+            return Answer(200, version(), content_type=JSON)
+        case "/metrics":
+            return Answer(200, None, _metrics(server), "text/plain; version=0.0.4; charset=utf-8")
+        case "/":
+            return Answer(200, {"paths": _paths(server)})
+        case "/openapi/v2":
+            return _openapi_v2(request.headers.get("accept", ""))
+        case "/.well-known/openid-configuration" | "/openid/v1/jwks":
+            raise statuses.unknown_path()
+    if path == "/openapi/v3" or path.startswith("/openapi/v3/"):
+        return _openapi_v3(path, request)
+    raise statuses.unknown_path()
+
+
+def version() -> dict[str, Any]:
+    """`version.Info`; the git version is that of the Kubernetes whose behaviour this server has."""
+    return {
+        "major": "1",
+        "minor": "37",
+        "emulationMajor": "1",
+        "emulationMinor": "37",
+        "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": "36",
+        "gitVersion": GIT_VERSION,
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "2026-01-01T00:00:00Z",
+        "goVersion": f"python{platform.python_version()}",
+        "compiler": platform.python_implementation().lower(),
+        "platform": f"{platform.system().lower()}/{_ARCHITECTURES.get(platform.machine(), platform.machine())}",
+    }
+
+
+_ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def _health(path: str, verbose: bool) -> Answer:
+    kind, _, check = path.strip("/").partition("/")
+    if check and check not in _CHECKS:
+        return Answer(404, None, b"404 page not found\n", _TEXT)
+    if not verbose:
+        return Answer(200, None, b"ok", _TEXT)
+    listed = [check] if check else list(_CHECKS)
+    text = "".join(f"[+]{name} ok\n" for name in listed) + f"{kind} check passed\n"
+    return Answer(200, None, text.encode(), _TEXT)
+
+
+def _discovery(server: ApiServer, path: str, accept: str) -> Answer:
+    form = negotiate(accept, OBJECT_TYPES, tables=False, discovery=path in ("/api", "/apis"))
+    value, raw = server.discovery.document(path, aggregated=form.convert == DISCOVERY[0], address=server.address)
+    if form.media_type != JSON:
+        raw = encode(value, form.media_type)
+    return Answer(200, value, raw, form.content_type)
+
+
+def _paths(server: ApiServer) -> list[str]:
+    found = ["/.well-known/openid-configuration", "/api", "/api/v1", "/apis", "/apis/"]
+    for group, versions in server.registry.groups().items():
+        if group:
+            found += [f"/apis/{group}", *(f"/apis/{group}/{name}" for name in versions)]
+    for kind in _HEALTH:
+        found += [f"/{kind}", *(f"/{kind}/{check}" for check in _CHECKS)]
+    return sorted({*found, "/metrics", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version"})
+
+
+def _openapi_v2(accept: str) -> Answer:
+    from drakkar.cluster.machinery import openapi
+
+    if "protobuf" in accept and "json" not in accept and "*/*" not in accept:
+        raise statuses.not_acceptable((JSON,))
+    return Answer(200, None, openapi.v2(), JSON)
+
+
+def _openapi_v3(path: str, request: ApiRequest) -> Answer:
+    from drakkar.cluster.machinery import openapi
+
+    name = path.removeprefix("/openapi/v3").strip("/")
+    if not name:
+        return Answer(200, openapi.index(), msgspec.json.encode(openapi.index()), JSON)
+    try:
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            packed = openapi.document_gzip(name)
+            return Answer(200, None, packed, JSON, {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"})
+        return Answer(200, None, openapi.document(name), JSON)
+    except KeyError:
+        return Answer(404, None, b"404 page not found\n", _TEXT)
+
+
+def _metrics(server: ApiServer) -> bytes:
+    lines = [
+        "# HELP apiserver_request_total [STABLE] Counter of apiserver requests for each verb, resource and code.",
+        "# TYPE apiserver_request_total counter",
+    ]
+    for (verb, resource, code), count in sorted(server.requests.items()):
+        lines.append(f'apiserver_request_total{{verb="{verb.upper()}",resource="{resource}",code="{code}"}} {count}')
+    lines += [
+        "# HELP apiserver_resource_objects [STABLE] Number of stored objects at the time of last check split by kind.",
+        "# TYPE apiserver_resource_objects gauge",
+    ]
+    for name, collection in sorted(server.store.collections.items()):
+        lines.append(f'apiserver_resource_objects{{resource="{name}"}} {len(collection)}')
+    lines += [
+        "# HELP apiserver_registered_watchers [ALPHA] Number of currently registered watchers for a given resource.",
+        "# TYPE apiserver_registered_watchers gauge",
+    ]
+    for name, collection in sorted(server.store.collections.items()):
+        lines.append(f'apiserver_registered_watchers{{resource="{name}"}} {collection.watchers}')
+    return ("\n".join(lines) + "\n").encode()

@@ -1,0 +1,54 @@
+"""A transport for clients in the same process: no network and no text, the same handler chain.
+
+Requests pass authentication (the user is given instead of a token), authorisation, admission and validation exactly as
+over HTTPS. What is read is the stored value itself; readers never change it. What is written is copied by the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from drakkar.cluster.apiserver.identities import ADMIN, User
+from drakkar.cluster.apiserver.server import ApiServer
+from drakkar.kube.apierrors import error_from
+from drakkar.kube.transport import ApiRequest, ApiResponse
+
+
+class InProcessTransport:
+    """`drakkar.kube.transport.Transport` straight into an `ApiServer`, for `user` (default: the administrator)."""
+
+    def __init__(self, server: ApiServer, user: User | None = None) -> None:
+        self._server = server
+        self._user = user or ADMIN
+
+    async def send(self, request: ApiRequest) -> ApiResponse:
+        """One exchange; failures are answers with a Status."""
+        return await self._server.handle(_lowered(request), self._user)
+
+    async def watch(self, request: ApiRequest) -> AsyncIterator[dict[str, Any]]:
+        """Events until the server ends the watch; raises `ApiError` if it is refused."""
+        answer = await self._server.respond(_lowered(request), self._user)
+        if answer.watch is None:
+            raise error_from(answer.status, answer.value)
+        async for event in answer.watch:
+            yield event
+
+    async def stream(self, request: ApiRequest) -> AsyncIterator[bytes]:
+        """A body in chunks; raises `ApiError` if it is refused."""
+        answer = await self._server.respond(_lowered(request), self._user)
+        if answer.status >= 400:
+            raise error_from(answer.status, answer.value)
+        if answer.stream is None:
+            yield answer.raw or b""
+            return
+        async for chunk in answer.stream:
+            yield chunk
+
+    async def close(self) -> None:
+        """Nothing to release."""
+
+
+def _lowered(request: ApiRequest) -> ApiRequest:
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    return ApiRequest(request.method, request.path, request.query, headers, request.body)

@@ -1,0 +1,105 @@
+"""Listening: a TLS socket on a loopback address, and an end that lets running answers finish."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import ssl
+from pathlib import Path
+
+from drakkar.cluster.apiserver.server import ApiServer
+from drakkar.cluster.apiserver.serving.connection import Connection
+from drakkar.errors import DrakkarError
+
+GRACE_SECONDS = 2.0
+BACKLOG = 1024
+
+
+class Listener:
+    """A server that listens; `url` is where."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._sockets: asyncio.Server | None = None
+        self._connections: set[Connection] = set()
+        self.url = ""
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected."""
+        return len(self._connections)
+
+    def opened(self, connection: Connection) -> None:
+        self._connections.add(connection)
+
+    def closed(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+
+    async def start(self, host: str, port: int, context: ssl.SSLContext | None) -> None:
+        """Bind; raises `DrakkarError` if that is not possible or not allowed."""
+        if not _is_loopback(host):
+            raise DrakkarError(
+                f"the API server only listens on loopback addresses, not on {host}",
+                reason="NotLoopback",
+                subject=host,
+                expected="127.0.0.1, ::1 or localhost",
+            )
+        loop = asyncio.get_running_loop()
+        try:
+            self._sockets = await loop.create_server(
+                lambda: Connection(self._server, self), host, port, ssl=context, backlog=BACKLOG
+            )
+        except OSError as error:
+            raise DrakkarError(
+                f"cannot listen on {host}:{port}: {error.strerror or error}",
+                reason="PortInUse" if "in use" in str(error) else "CannotListen",
+                subject=f"{host}:{port}",
+                expected="a free port",
+                next_step="choose another with --port, or leave it out",
+            ) from error
+        number = self._sockets.sockets[0].getsockname()[1]
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"{'https' if context else 'http'}://{shown}:{number}"
+        self._server.address = f"{shown}:{number}"
+
+    async def stop(self) -> None:
+        """Stop listening; answers that run get `GRACE_SECONDS`, then connections are dropped."""
+        if self._sockets is not None:
+            self._sockets.close()
+        for connection in list(self._connections):
+            connection.stop()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + GRACE_SECONDS
+        while self._connections and loop.time() < end:
+            await asyncio.sleep(0.01)
+        for connection in list(self._connections):
+            connection.abort()
+
+
+async def serve(
+    server: ApiServer,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    certificate: Path | None = None,
+    key: Path | None = None,
+) -> Listener:
+    """Listen with TLS if a certificate is given. Port 0: any free one. Raises `DrakkarError`."""
+    context = None
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(certificate, key)
+        context.set_alpn_protocols(["http/1.1"])
+    listener = Listener(server)
+    await listener.start(host, port, context)
+    return listener
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

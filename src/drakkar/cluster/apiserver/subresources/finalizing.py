@@ -1,0 +1,28 @@
+"""namespaces/finalize: the namespace controller writes which finalizers of the *spec* are left."""
+
+from __future__ import annotations
+
+from drakkar.cluster.apiserver.bodies import object_body, private
+from drakkar.cluster.apiserver.calls import Answer, Call
+from drakkar.cluster.apiserver.managed_fields import with_managed_fields
+from drakkar.cluster.apiserver.options import check_write
+from drakkar.cluster.apiserver.verbs.updating import check_name, check_versions, shown, write
+from drakkar.cluster.store import StoredObject
+
+
+async def update(call: Call) -> Answer:
+    """Replace `spec.finalizers`; a terminating namespace without any vanishes."""
+    check_write(call, "UpdateOptions")
+    body = object_body(call)
+    check_name(call, body)
+    existing = call.stored()
+    check_versions(call, existing, body)
+    obj = private(existing.value)
+    finalizers = (body.get("spec") or {}).get("finalizers") or []
+    obj["spec"] = {**(obj.get("spec") or {}), "finalizers": finalizers} if finalizers else {}
+    obj = with_managed_fields(call, existing.value, obj)
+    if call.dry_run:
+        return shown(call, StoredObject(existing.key, existing.version, obj))
+    if obj == existing.value and not obj["metadata"].get("deletionTimestamp"):
+        return shown(call, existing)
+    return shown(call, await write(call, existing, obj))

@@ -1,0 +1,199 @@
+"""update and patch: a new state of an object that exists, under its optimistic lock.
+
+Both end in `replace`: what may not change is carried over from the stored object, then strategy, admission, managed
+fields and validation run as for create. A write that changes nothing keeps the version, and one that takes the last
+finalizer of a dying object deletes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from drakkar.cluster.apiserver import answers, statuses
+from drakkar.cluster.apiserver.bodies import check_size, media_type, object_body, private
+from drakkar.cluster.apiserver.calls import Answer, Call
+from drakkar.cluster.apiserver.conversions import from_served, to_served
+from drakkar.cluster.apiserver.kinds import behaviour, stored_behaviour
+from drakkar.cluster.apiserver.managed_fields import apply_configuration, with_managed_fields
+from drakkar.cluster.apiserver.options import check_write
+from drakkar.cluster.apiserver.patches import patched
+from drakkar.cluster.apiserver.verbs.creating import create_object, created, raise_invalid
+from drakkar.cluster.apiserver.verbs.deleting import finish_deletion, may_vanish
+from drakkar.cluster.store import StoredObject
+
+APPLY: Final = "application/apply-patch+yaml"
+PATCH_TYPES: Final = {
+    "application/json-patch+json": "json",
+    "application/merge-patch+json": "merge",
+    "application/strategic-merge-patch+json": "strategic",
+    APPLY: "apply",
+}
+
+
+async def update(call: Call) -> Answer:
+    """PUT: replace the object or its subresource; 201 where a PUT may create."""
+    check_write(call, "UpdateOptions")
+    obj = object_body(call)
+    check_name(call, obj)
+    existing = call.collection.get(call.key())
+    if existing is None:
+        if not call.row.put_creates or call.subresource is not None:
+            raise statuses.not_found(call.row.group, call.row.plural, call.name)
+        return created(call, await create_object(call, obj))
+    return shown(call, await replace(call, existing, obj))
+
+
+async def patch(call: Call) -> Answer:
+    """PATCH in four forms; apply creates what is not there."""
+    form = media_type(call)
+    if form not in PATCH_TYPES or (form == "application/strategic-merge-patch+json" and call.row.custom):
+        raise statuses.unsupported_patch()
+    check_size(call.body)
+    check_write(call, "PatchOptions", apply=form == APPLY)
+    if form == APPLY:
+        return await _apply(call)
+    existing = call.stored()
+    current = to_served(call.row, existing.value)
+    changed, warnings = patched(call, current, PATCH_TYPES[form])
+    call.warnings += warnings
+    obj = from_served(call.row, behaviour(call.row).default(changed, now=call.timestamp))
+    return shown(call, await replace(call, existing, obj))
+
+
+async def _apply(call: Call) -> Answer:
+    existing = call.collection.get(call.key())
+    if existing is None and call.subresource is not None:
+        raise statuses.not_found(call.row.group, call.row.plural, call.name)
+    obj, warnings = apply_configuration(call, existing)
+    call.warnings += warnings
+    obj = from_served(call.row, behaviour(call.row).default(obj, now=call.timestamp))
+    if existing is None:
+        obj.setdefault("metadata", {})["name"] = call.name
+        stored = await create_object(call, obj, managed=False)
+        return created(call, stored)
+    return shown(call, await replace(call, existing, obj, managed=False))
+
+
+def shown(call: Call, stored: StoredObject) -> Answer:
+    """The answer to a write."""
+    if call.dry_run:
+        return answers.value(call, to_served(call.row, stored.value))
+    return answers.one(call, stored)
+
+
+def check_name(call: Call, obj: dict[str, Any]) -> None:
+    """The body must be about the object of the path; raises `StatusError` 400."""
+    metadata = obj.get("metadata") or {}
+    name, namespace = metadata.get("name", ""), metadata.get("namespace", "")
+    if name != call.name:
+        raise statuses.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({call.name})"
+            if name
+            else "name must be provided"
+        )
+    if namespace and call.row.namespaced and namespace != call.info.namespace:
+        raise statuses.bad_request(
+            f"the namespace of the object ({namespace}) does not match the namespace on the URL ({call.info.namespace})"
+        )
+
+
+async def replace(call: Call, existing: StoredObject, obj: dict[str, Any], *, managed: bool = True) -> StoredObject:
+    """Store `obj` (stored version, defaulted, private) in place of `existing`; raises `StatusError`."""
+    kind = stored_behaviour(call.row)
+    subresource = call.subresource.name if call.subresource is not None else ""
+    old = existing.value
+    check_versions(call, existing, obj)
+    _carry_over(obj, old)
+    obj = call.server.admission.mutate(call, "UPDATE", obj, old)
+    obj = kind.prepare_update(obj, old, subresource)
+    if managed:
+        obj = with_managed_fields(call, old, obj)
+    checked = call.server.admission.field_errors(call, "UPDATE", obj, old)
+    raise_invalid(call, obj, [*checked, *kind.validate_update(obj, old, subresource)])
+    call.warnings += kind.warnings(obj, old)
+    call.server.admission.validate(call, "UPDATE", obj, old)
+    obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+    if obj == old:
+        return existing
+    if call.dry_run:
+        return StoredObject(existing.key, existing.version, obj)
+    return await write(call, existing, obj)
+
+
+async def write(call: Call, existing: StoredObject, obj: dict[str, Any]) -> StoredObject:
+    """Store a state that passed everything; deletes a dying object that nothing holds any more."""
+    store = call.server.store
+    if may_vanish(call.row, obj) and existing.value["metadata"].get("deletionTimestamp"):
+        return await finish_deletion(call, existing, obj)
+    stored = store.update(call.row.collection, existing.key, obj)
+    await store.durable(stored.version)
+    return stored
+
+
+def check_versions(call: Call, existing: StoredObject, obj: dict[str, Any]) -> None:
+    """The optimistic lock: raises `StatusError` 409 unless uid and version, where given, are the stored ones."""
+    row, metadata = call.row, obj.setdefault("metadata", {})
+    version, uid = metadata.get("resourceVersion", ""), metadata.get("uid", "")
+    current = existing.value["metadata"]
+    if version and not version.isdigit():
+        raise statuses.internal(f'strconv.ParseUint: parsing "{version}": invalid syntax', bare=True)
+    if uid and uid != current["uid"]:
+        why = (
+            f"StorageError: invalid object, Code: 4, Key: /registry/{row.plural}/{existing.key}, ResourceVersion: 0,"
+            f" AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {current['uid']}"
+        )
+        raise statuses.conflict(row.group, row.plural, call.name, why)
+    if version in ("", "0"):
+        if not behaviour(row).rules.unconditional and call.method == "PUT":
+            raise _unconditional(call)
+    elif version != current["resourceVersion"]:
+        raise statuses.modified(row.group, row.plural, call.name)
+
+
+def _unconditional(call: Call) -> statuses.StatusError:
+    row = call.row
+    message = "Invalid value: 0: must be specified for an update"
+    details = {
+        "name": call.name,
+        "group": row.group,
+        "kind": row.plural,
+        "causes": [{"reason": "FieldValueInvalid", "message": message, "field": "metadata.resourceVersion"}],
+    }
+    title = statuses.qualified(row.group, row.plural)
+    return statuses.StatusError(
+        statuses.status(422, f'{title} "{call.name}" is invalid: metadata.resourceVersion: {message}', details=details)
+    )
+
+
+_KEPT: Final = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "namespace",
+)
+
+
+def _carry_over(obj: dict[str, Any], old: dict[str, Any]) -> None:
+    """What no client may change in an object's metadata (`rest.BeforeUpdate`)."""
+    metadata, before = {**(obj.get("metadata") or {})}, old["metadata"]
+    for name in _KEPT:
+        if name in before:
+            metadata[name] = before[name]
+        else:
+            metadata.pop(name, None)
+    if "generateName" in before and "generateName" not in metadata:
+        metadata["generateName"] = before["generateName"]
+    metadata.pop("selfLink", None)
+    obj["metadata"] = metadata
+
+
+async def modify(
+    call: Call, change: Callable[[dict[str, Any]], dict[str, Any]], existing: StoredObject
+) -> StoredObject:
+    """A server-made change of an object (binding, eviction): `change` gets a private copy; no strategy runs."""
+    obj = change(private(existing.value))
+    obj = with_managed_fields(call, existing.value, obj)
+    return await write(call, existing, obj)
