@@ -1,1 +1,1 @@
-"""The embedded cluster: store, API server, controllers, scheduler, kubelet and runtimes, each behind its real protocol."""
+"""The embedded cluster: API server, controllers, scheduler, kubelet, runtimes, each behind its real protocol."""

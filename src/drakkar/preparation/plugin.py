@@ -92,6 +92,16 @@ class PluginServer:
             await self._service.stop(_GRACE_SECONDS)
             self.endpoint.unlink(missing_ok=True)
 
+    async def kill(self) -> None:
+        """End like a killed process: no unregistering, no grace, sockets left behind (for faults and tests)."""
+        if self._watcher is not None:
+            self._watcher.cancel()
+            await asyncio.gather(self._watcher, return_exceptions=True)
+        for server, path in ((self._registration, self.registration_socket), (self._service, self.endpoint)):
+            if server is not None:
+                await server.stop(None)
+                _leave_dead_socket(path)
+
     def supported_versions(self) -> list[str]:
         """What registration advertises, newest first."""
         versions = [f"{version}.DRAPlugin" for version in stubs.DRA_VERSIONS]
@@ -169,6 +179,13 @@ async def _refuse_second(path: Path, driver_name: str) -> None:
         raise _second(path, driver_name)
     finally:
         probe.close()
+
+
+def _leave_dead_socket(path: Path) -> None:
+    """gRPC removes the files of sockets it closes; a killed process could not have."""
+    if not path.exists():
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
+            dead.bind(str(path))
 
 
 def _second(path: Path, driver_name: str) -> PluginError:

@@ -1,0 +1,39 @@
+# Everything a newcomer needs: `make demo` shows the whole chain, `make test` proves it.
+.POSIX:
+PYTHON_BIN = .venv/bin/python
+KIND = cel
+DIR = cases/$(KIND)
+
+.PHONY: help setup demo test check bench vectors conformance docs clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|' 2>/dev/null || true
+
+setup: ## make .venv (done by every other target)
+	@tools/setup
+
+demo: setup ## an embedded cluster with a simulated DGX H100, and a tour with real kubectl
+	@$(PYTHON_BIN) -m tools.demo
+
+test: setup ## every test
+	@$(PYTHON_BIN) tools/kubectl.py 1.34 1.37 > /dev/null
+	@$(PYTHON_BIN) -m pytest -n 2 --dist loadgroup --cov --cov-report=term:skip-covered $(PYTEST)
+
+check: setup ## style, types, layers, generated code
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
+	@$(PYTHON_BIN) tools/protobuf.py --check
+
+bench: setup ## figures, printed as tables
+	@$(PYTHON_BIN) -m bench
+
+vectors: setup ## run a folder of cases: make vectors KIND=cel DIR=folder
+	@$(PYTHON_BIN) -m tools.vectors $(KIND) $(DIR)
+
+docs: setup ## run every command block of README and docs and compare its output
+	@$(PYTHON_BIN) -m tools.docs
+
+clean: ## remove what the other targets made
+	rm -rf .venv .cache build dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

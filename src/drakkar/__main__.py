@@ -1,0 +1,5 @@
+"""`python -m drakkar`."""
+
+from drakkar.cli import main
+
+main()

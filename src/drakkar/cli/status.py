@@ -1,0 +1,58 @@
+"""`drakkar status`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from drakkar.cli.options import emit, output, table
+
+
+@click.command("status")
+@click.option("--name", default="", help="Only this cluster; exit with 1 if it does not run.")
+@output
+def command(name: str, output: str) -> None:
+    """Show the embedded clusters that run, their nodes and devices."""
+    from drakkar.cluster.places import names, running
+    from drakkar.errors import DrakkarError
+
+    found = [each for each in ([name] if name else names()) if running(each) is not None]
+    if name and not found:
+        raise DrakkarError(f"no cluster named {name!r} is running", reason="NotRunning", next_step="drakkar up")
+    clusters = asyncio.run(_ask_all(found))
+    if output != "text":
+        emit(clusters, output)
+        return
+    if not clusters:
+        click.echo("no embedded cluster is running; start one with `drakkar up --node dgx-h100`")
+        return
+    for cluster in clusters:
+        click.echo(f"cluster     {cluster['name']}")
+        click.echo(f"server      {cluster['server']}")
+        click.echo(f"kubeconfig  {cluster['kubeconfig']}")
+        click.echo(f"runtime     {cluster['runtime']}")
+        click.echo(f"data        {cluster['data'] or 'not kept'}")
+        click.echo(f"pods        {cluster['pods']}\n")
+        if cluster["nodes"]:
+            table(["NODE", "READY", "DEVICES", "DRIVERS"], [_row(node) for node in cluster["nodes"]])
+
+
+async def _ask_all(found: list[str]) -> list[dict[str, Any]]:
+    from drakkar.cluster.control import ask
+    from drakkar.cluster.places import places
+
+    return [await ask(places(each).control, {"op": "status"}) for each in found]
+
+
+def _row(node: dict[str, Any]) -> list[str]:
+    devices = node["devices"]
+    lost = sum(device["lost"] for device in devices)
+    words = f"{len(devices)} × {devices[0]['model']}" if devices else "none"
+    return [
+        node["name"],
+        "yes" if node["ready"] else "no",
+        words + (f", {lost} lost" if lost else ""),
+        ", ".join(node["drivers"]) or "none running",
+    ]

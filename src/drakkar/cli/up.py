@@ -1,0 +1,197 @@
+"""`drakkar up`: from nothing to a cluster.
+
+In the foreground the cluster lives in this process until Ctrl-C. With ``--detach`` a child process of its own session
+becomes the cluster; the parent shows its progress over a pipe and returns when it is ready, or with its error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from drakkar.cli.options import emit, name, output
+
+if TYPE_CHECKING:
+    from drakkar.cluster.places import Places
+
+_REPORT_TO = "DRAKKAR_REPORT_FD"
+
+
+@click.command("up")
+@click.option("--node", "nodes", multiple=True, metavar="MODEL[:COUNT]", help="A machine to simulate; repeatable.")
+@name
+@click.option("--port", default=0, type=click.IntRange(0, 65535), help="Port of the API server; free one by default.")
+@click.option("--data", type=click.Path(path_type=Path), help="Keep the cluster's state in this folder.")
+@click.option("--runtime", type=click.Choice(["auto", "runc", "process"]), default="auto", help="How containers run.")
+@click.option("--image-layout", "images", multiple=True, type=click.Path(path_type=Path), help="An OCI layout folder.")
+@click.option("--detach", is_flag=True, help="Return when the cluster is ready; `drakkar down` ends it.")
+@click.option("-v", "--verbose", is_flag=True, help="Log what every part does.")
+@output
+def command(
+    nodes: tuple[str, ...],
+    name: str,
+    port: int,
+    data: Path | None,
+    runtime: str,
+    images: tuple[Path, ...],
+    detach: bool,
+    verbose: bool,
+    output: str,
+) -> None:
+    """Start an embedded cluster with simulated GPU machines.
+
+    \b
+    drakkar up --node dgx-h100 --node a100-40gb:2
+    """
+    from drakkar.cluster.nodes import parse_nodes
+    from drakkar.cluster.places import places
+    from drakkar.drivers.catalog import family_of
+
+    where = places(name, data)
+    requests = parse_nodes(nodes)
+    for request in requests:
+        family_of(request.model)
+    if detach:
+        _detach(where, output)
+        return
+    from drakkar.cluster.places import occupied
+
+    with occupied(where):
+        _log_to(where, verbose)
+        _run(where, requests, port, runtime, images, output)
+
+
+def _run(where: Places, requests: list[Any], port: int, runtime: str, images: tuple[Path, ...], output: str) -> None:
+    from drakkar.cluster.cluster import Cluster
+
+    report = _Report(output)
+
+    async def serve() -> None:
+        cluster = Cluster(where, requests, port=port, runtime=runtime, images=images, progress=report.step)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, cluster.stopped.set)
+        starting = asyncio.create_task(cluster.start())
+        stopping = asyncio.create_task(cluster.stopped.wait())
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            await starting  # its error, if any
+            import msgspec
+
+            report.ready(msgspec.to_builtins(cluster.record()))
+        else:
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+        await stopping
+        report.step("ending")
+        await cluster.stop()
+
+    with _event_loop() as runner:
+        runner.run(serve())
+
+
+@contextlib.contextmanager
+def _event_loop() -> Any:
+    factory = None
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        yield runner
+
+
+class _Report:
+    """Progress for people on standard error, the result on standard output; or both to a parent over a pipe."""
+
+    def __init__(self, output: str) -> None:
+        self._output = output
+        self._begun = time.monotonic()
+        descriptor = os.environ.pop(_REPORT_TO, "")
+        self._pipe = os.fdopen(int(descriptor), "w") if descriptor else None
+
+    def step(self, text: str) -> None:
+        line = f"{time.monotonic() - self._begun:6.2f} s  {text}"
+        if self._pipe is None:
+            click.echo(line, err=True)
+        else:
+            with contextlib.suppress(OSError):
+                print(line, file=self._pipe, flush=True)
+
+    def ready(self, record: dict[str, Any]) -> None:
+        if self._pipe is None:
+            _announce(record, self._output)
+            return
+        with contextlib.suppress(OSError):
+            self._pipe.close()
+
+
+def _announce(record: dict[str, Any], output: str) -> None:
+    if output != "text":
+        emit(record, output)
+        return
+    click.echo(f"export KUBECONFIG={record['kubeconfig']}")
+    sys.stdout.flush()
+
+
+def _detach(where: Places, output: str) -> None:
+    """Run the same command without --detach in a session of its own, and wait until it is ready."""
+    from drakkar.cluster.places import running
+    from drakkar.errors import DrakkarError
+
+    arguments = [word for word in sys.argv[1:] if word != "--detach"]
+    where.runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
+    reading, writing = os.pipe()
+    with where.log.open("ab") as log:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "drakkar", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=[writing],
+            env=os.environ | {_REPORT_TO: str(writing)},
+        )
+    os.close(writing)
+    with os.fdopen(reading) as progress:
+        for line in progress:
+            click.echo(line, nl=False, err=True)
+    record = running(where.name)
+    if record is None or record.pid != child.pid:
+        assert child.stderr is not None
+        child.wait()
+        lines = child.stderr.read().decode(errors="replace").strip().splitlines() or ["no reason was given"]
+        raise DrakkarError(
+            lines[0].removeprefix("drakkar: "),
+            reason="NotStarted",
+            expected=_after(lines, "expected: "),
+            next_step=_after(lines, "next: ") or f"see {where.log}",
+        )
+    import msgspec
+
+    _announce(msgspec.to_builtins(record), output)
+
+
+def _after(lines: list[str], word: str) -> str:
+    return next((line.strip().removeprefix(word) for line in lines if line.strip().startswith(word)), "")
+
+
+def _log_to(where: Places, verbose: bool) -> None:
+    import logging
+
+    logging.basicConfig(
+        filename=where.log,
+        level=logging.DEBUG if verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+    )
+    for noisy in ("asyncio", "uvicorn", "grpc"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -1,0 +1,320 @@
+"""The embedded cluster, composed: store, API server, controllers, scheduler, and any number of simulated nodes.
+
+Everything runs on one event loop in one process, and everything meets at the API: each part gets a client of its own
+identity. The API is served before anything else starts, so that kubectl can watch the cluster come up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from drakkar.cluster import places as locations
+from drakkar.cluster.apiserver.identities import ADMIN, AUTHENTICATED, Tokens, User
+from drakkar.cluster.apiserver.inprocess import InProcessTransport
+from drakkar.cluster.apiserver.listening import Listener, serve
+from drakkar.cluster.apiserver.server import ApiServer
+from drakkar.cluster.control import ControlServer
+from drakkar.cluster.nodes import EmbeddedNode, NodeRequest, start_all
+from drakkar.cluster.places import ClusterRecord, Places
+from drakkar.cluster.store import Log, Store
+from drakkar.drivers import catalog
+from drakkar.errors import DrakkarError
+from drakkar.kube.apierrors import ApiError
+from drakkar.kube.client import Client
+from drakkar.kube.clock import Clock, SystemClock, rfc3339
+from drakkar.kube.informers import Informer
+from drakkar.kube.resources import DEVICE_CLASSES, NODES, PODS, RESOURCE_SLICES
+
+if TYPE_CHECKING:
+    from drakkar.cluster.controllers import ControllerGroup
+    from drakkar.cluster.runtimes.runtime import Runtime
+    from drakkar.cluster.scheduler import Scheduler
+
+HOST = "127.0.0.1"
+Progress = Callable[[str], None]
+
+
+class Cluster:
+    """One embedded cluster.
+
+    Args:
+        where: its folders (`places.places`); the caller holds `places.occupied` while the cluster runs.
+        nodes: the machines to simulate; more can be added later.
+        port: of the API server; 0 takes the port used last time, or a free one.
+        runtime: auto, runc or process.
+        images: OCI image layout folders for containers that want a real image.
+        progress: hears one line about each step.
+    """
+
+    def __init__(
+        self,
+        where: Places,
+        nodes: Sequence[NodeRequest] = (),
+        *,
+        port: int = 0,
+        runtime: str = "auto",
+        images: Sequence[Path] = (),
+        clock: Clock | None = None,
+        progress: Progress = lambda _: None,
+    ) -> None:
+        self.where = where
+        self.nodes: dict[str, EmbeddedNode] = {}
+        self._requests = list(nodes)
+        self._port, self._runtime_name, self._images = port, runtime, tuple(images)
+        self._clock = clock or SystemClock()
+        self._progress = progress
+        self._closing = contextlib.AsyncExitStack()
+        self.stopped = asyncio.Event()
+        self.server: ApiServer
+        self.listener: Listener
+        self.runtime: Runtime
+        self.client: Client
+        self._pods: Informer
+
+    # Start and stop
+
+    async def start(self) -> None:
+        """Return when the API is served, every node is registered and its devices are published."""
+        try:
+            await self.start_control_plane()
+            await self.start_nodes()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def start_control_plane(self) -> None:
+        """Return when the API server answers; controllers and scheduler come up behind it."""
+        from drakkar.cluster.runtimes.choice import choose_runtime
+
+        families = {request.model: catalog.family_of(request.model) for request in self._requests}
+        self.runtime = choose_runtime(self._runtime_name, self.where.data / "runtime", layouts=self._images)
+        store = Store(Log(self.where.data / "store")) if self.where.durable else Store()
+        self._closing.push_async_callback(store.close)
+        token = _persistent_secret(self.where.data / "admin.token")
+        tokens = Tokens({token: ADMIN})
+        self.server = ApiServer(store, clock=self._clock, tokens=tokens)
+        self._closing.push_async_callback(self.server.close)
+        await self._listen(token)
+        self.client = self.client_for(ADMIN.name, ADMIN.groups, "drakkar")
+        await self._install_classes(families)
+        control = ControlServer(self.where.control, self._control)
+        await control.start()
+        self._closing.push_async_callback(control.stop)
+        self._write_record()
+        self._progress(f"API server at {self.listener.url}")
+        await self._start_managers()
+
+    async def start_nodes(self) -> None:
+        """Start the nodes asked for, and those that a durable cluster had before."""
+        await self.runtime.open()
+        self._closing.push_async_callback(self.runtime.close)
+        self._pods = Informer(self.client, PODS, clock=self._clock)
+        self._pods.add_index("node", lambda pod: [pod.get("spec", {}).get("nodeName", "")])
+        await self._pods.start()
+        self._closing.push_async_callback(self._pods.stop)
+        await self._pods.synced()
+        await self.add_nodes(self._requests)
+
+    async def add_nodes(self, requests: Sequence[NodeRequest]) -> None:
+        """Add simulated nodes to the running cluster; return when their devices are in the API."""
+        fresh = []
+        for request in requests:
+            if request.name in self.nodes:
+                raise DrakkarError(f"there is a node {request.name!r} already", reason="AlreadyExists")
+            node = EmbeddedNode(
+                request,
+                catalog.family_of(request.model),
+                self.where,
+                runtime=self.runtime,
+                client_for=self.client_for,
+                pods=self._pods,
+                clock=self._clock,
+            )
+            self.nodes[request.name] = node
+            fresh.append(node)
+
+        def ready(node: EmbeddedNode) -> None:
+            self.server.connect_node(node.name, node.kubelet)
+            count = len(node.machine.devices())
+            model = node.machine.devices()[0].model if count else "no devices"
+            self._progress(f"node {node.name}: {count} × {model}")
+
+        await start_all(fresh, done=ready)
+        await self._published({node.name for node in fresh})
+        self._write_record()
+
+    async def stop(self) -> None:
+        """End everything in the reverse order; containers are killed."""
+        nodes, self.nodes = list(self.nodes.values()), {}
+        await asyncio.gather(*(self._stop_node(node) for node in nodes), return_exceptions=True)
+        await self._closing.aclose()
+        self.stopped.set()
+
+    async def _stop_node(self, node: EmbeddedNode) -> None:
+        self.server.disconnect_node(node.name)
+        await node.stop()
+
+    # Parts
+
+    def client_for(self, user: str, groups: Sequence[str], manager: str) -> Client:
+        """A client that speaks for `user`, in process, through authentication, admission and validation."""
+        everyone = groups if AUTHENTICATED in groups else (*groups, AUTHENTICATED)
+        return Client(InProcessTransport(self.server, User(user, tuple(everyone))), user_agent=manager)
+
+    async def _listen(self, token: str) -> None:
+        from drakkar.cluster import pki
+
+        keys = pki.create_pki(self.where.data / "pki", [HOST, "localhost"])
+        wanted = self._port or _last_port(self.where.data / "port")
+        if self._port and not _free(self._port):
+            raise DrakkarError(
+                f"port {self._port} is in use",
+                reason="PortInUse",
+                subject=f"--port {self._port}",
+                next_step="choose another --port, or leave it out to take a free one",
+            )
+        if wanted and not _free(wanted):
+            wanted = 0
+        self.listener = await serve(self.server, HOST, wanted, keys)
+        self._closing.push_async_callback(self.listener.stop)
+        (self.where.data / "port").write_text(self.listener.url.rpartition(":")[2])
+        config = pki.kubeconfig(self.listener.url, keys.ca_pem, token, self.where.name)
+        _write_private(self.where.kubeconfig, config)
+        self._ca = keys.ca_pem.decode() if isinstance(keys.ca_pem, bytes) else keys.ca_pem
+
+    async def _start_managers(self) -> None:
+        from drakkar.cluster.controllers import run_controllers
+        from drakkar.cluster.scheduler import Scheduler
+
+        controllers: ControllerGroup = run_controllers(
+            self.client_for("system:kube-controller-manager", ("system:masters",), "kube-controller-manager/v1.37.2"),
+            clock=self._clock,
+            root_ca=self._ca,
+        )
+        scheduler: Scheduler = Scheduler(
+            self.client_for("system:kube-scheduler", ("system:masters",), "kube-scheduler/v1.37.2"), clock=self._clock
+        )
+        await asyncio.gather(controllers.start(), scheduler.start())
+        self._closing.push_async_callback(controllers.stop)
+        self._closing.push_async_callback(scheduler.stop)
+
+    async def _install_classes(self, families: dict[str, catalog.Family]) -> None:
+        for family in families.values():
+            for obj in family.device_classes():
+                try:
+                    await self.client.create(DEVICE_CLASSES, obj)
+                except ApiError as error:
+                    if not error.already_exists:
+                        raise
+
+    async def _published(self, names: set[str]) -> None:
+        """Return when every named node is Ready and, where it has devices, has a slice; at most thirty seconds."""
+        waiting = {name for name in names if self.nodes[name].drivers and self.nodes[name].machine.devices()}
+        deadline = self._clock.monotonic() + 30
+        while waiting and self._clock.monotonic() < deadline:
+            slices = await self.client.list(RESOURCE_SLICES)
+            waiting -= {obj["spec"].get("nodeName", "") for obj in slices.items}
+            if waiting:
+                await self._clock.sleep(0.02)
+        if waiting:
+            raise DrakkarError(
+                f"no devices were published by {', '.join(sorted(waiting))}",
+                reason="NotPublished",
+                next_step="see the log for what the driver says",
+            )
+
+    # Control
+
+    def record(self) -> ClusterRecord:
+        """What others may know of this cluster."""
+        return ClusterRecord(
+            name=self.where.name,
+            pid=os.getpid(),
+            server=self.listener.url,
+            kubeconfig=str(self.where.kubeconfig),
+            data=str(self.where.data),
+            durable=self.where.durable,
+            runtime=self.runtime.name,
+            started=rfc3339(self._clock.now()),
+            nodes=sorted(self.nodes),
+        )
+
+    def _write_record(self) -> None:
+        locations.write_record(self.where, self.record())
+
+    async def _control(self, request: dict[str, Any]) -> dict[str, Any]:
+        from drakkar.cluster import faults
+
+        match request.get("op"):
+            case "down":
+                self.stopped.set()
+                return {"stopping": self.where.name}
+            case "status":
+                return await self.status()
+            case "fault":
+                return await faults.inject(self, str(request.get("fault", "")), request.get("arguments") or {})
+            case other:
+                raise DrakkarError(f"unknown request {other!r}", reason="BadRequest", expected="down, status or fault")
+
+    async def status(self) -> dict[str, Any]:
+        """Nodes, devices and how many pods there are, for `drakkar status`."""
+        nodes = {obj["metadata"]["name"]: obj for obj in (await self.client.list(NODES)).items}
+        pods = (await self.client.list(PODS)).items
+        return {
+            "name": self.where.name,
+            "server": self.listener.url,
+            "kubeconfig": str(self.where.kubeconfig),
+            "runtime": self.runtime.name,
+            "data": str(self.where.data) if self.where.durable else "",
+            "pods": len(pods),
+            "nodes": [
+                node.summary() | {"ready": _ready(nodes.get(node.name))} for _, node in sorted(self.nodes.items())
+            ],
+        }
+
+
+def _ready(node: dict[str, Any] | None) -> bool:
+    conditions = (node or {}).get("status", {}).get("conditions", ())
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def _last_port(file: Path) -> int:
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):
+        return 0
+
+
+def _persistent_secret(file: Path) -> str:
+    """A secret that a durable cluster keeps, so that a kubeconfig stays good over restarts."""
+    with contextlib.suppress(OSError):
+        kept = file.read_text().strip()
+        if kept:
+            return kept
+    fresh = secrets.token_urlsafe(32)
+    _write_private(file, fresh)
+    return fresh
+
+
+def _write_private(file: Path, text: str) -> None:
+    temporary = file.with_name(f".{file.name}.new")
+    temporary.touch(0o600)
+    temporary.write_text(text)
+    temporary.replace(file)

@@ -1,0 +1,164 @@
+"""One embedded node: a simulated machine, a kubelet, and the drivers that belong on such a machine.
+
+Kubelet and driver know each other by socket only; what they share here is the folder in which those sockets lie.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from drakkar.cluster.kubelet.kubelet import Kubelet
+from drakkar.cluster.places import Places
+from drakkar.cluster.runtimes.runtime import Runtime
+from drakkar.drivers.catalog import Family, NodeDriver, NodePlaces
+from drakkar.errors import DrakkarError
+from drakkar.hardware.machine import Machine
+from drakkar.kube.client import Client
+from drakkar.kube.clock import Clock
+from drakkar.kube.events import EventRecorder
+from drakkar.kube.informers import Informer
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRequest:
+    """A node to be: its name and the model of its machine."""
+
+    name: str
+    model: str
+
+
+def parse_nodes(words: Sequence[str]) -> list[NodeRequest]:
+    """``dgx-h100`` or ``a100-40gb:2``; nodes are numbered per model, `a100-40gb-0` and on. Raises `DrakkarError`."""
+    counts: dict[str, int] = {}
+    requests = []
+    for word in words:
+        model, colon, count = word.partition(":")
+        if colon and not (count.isdecimal() and 0 < int(count) <= 5000):
+            raise DrakkarError(
+                f"{count!r} is no number of nodes",
+                reason="InvalidNode",
+                subject=f"--node {word}",
+                expected="MODEL or MODEL:COUNT, at most 5000",
+            )
+        for _ in range(int(count) if colon else 1):
+            number = counts.get(model, 0)
+            counts[model] = number + 1
+            requests.append(NodeRequest(f"{model}-{number}", model))
+    return requests
+
+
+class EmbeddedNode:
+    """A node of the embedded cluster. `client_for(user name, groups)` makes its connections to the API."""
+
+    def __init__(
+        self,
+        request: NodeRequest,
+        family: Family,
+        where: Places,
+        *,
+        runtime: Runtime,
+        client_for: Callable[..., Client],
+        pods: Informer,
+        clock: Clock,
+    ) -> None:
+        self.name, self.model = request.name, request.model
+        self._family, self._runtime, self._pods, self._clock = family, runtime, pods, clock
+        self._client = client_for(f"system:node:{self.name}", ("system:nodes",), "kubelet")
+        self._driver_client = client_for(f"system:node:{self.name}", ("system:nodes",), "drakkar")
+        data, sockets = where.node_data(self.name), where.node_sockets(self.name)
+        self._root = data / "kubelet"
+        self.places = NodePlaces(sockets / "plugins", sockets / "plugins_registry", data / "cdi", data / "driver")
+        self._machine_root = data / "machine"
+        self.machine: Machine
+        self.kubelet: Kubelet
+        self.drivers: list[NodeDriver] = []
+        self._recorder = EventRecorder(self._client, "kubelet", self.name, clock=clock)
+
+    async def start(self) -> None:
+        """Build the machine, start kubelet and drivers side by side; return when the node is registered."""
+        for folder in (self.places.plugins_dir, self.places.registry_dir, self.places.cdi_dir, self.places.state_dir):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.machine = self._family.build(self.model, self.name, self._machine_root)
+        await self._start_kubelet()
+        await self.start_drivers()
+
+    async def start_drivers(self) -> None:
+        """Start the drivers of this machine (again, after a fault)."""
+        made = self._family.drivers(self.machine, self.name, self._driver_client, self.places, self._clock)
+        self.drivers = list(made)
+        for driver in self.drivers:
+            await driver.start()
+
+    async def kill_drivers(self) -> None:
+        """What SIGKILL does to the drivers."""
+        drivers, self.drivers = self.drivers, []
+        for driver in drivers:
+            await driver.kill()
+
+    async def restart_kubelet(self) -> None:
+        """Stop the kubelet as a service manager would, leaving containers alone, and start it again."""
+        await self.kubelet.stop(kill=False)
+        await self._start_kubelet()
+
+    async def stop_kubelet(self) -> None:
+        """The node goes silent: no more leases, containers run on."""
+        await self.kubelet.stop(kill=False)
+
+    async def stop(self) -> None:
+        """Stop everything, drivers first, so that nothing is prepared any more."""
+        for driver in self.drivers:
+            await driver.stop()
+        await self.kubelet.stop()
+        await self._recorder.stop()
+
+    def summary(self) -> dict[str, Any]:
+        """Name, model and devices, for `drakkar status`."""
+        devices = self.machine.devices()
+        return {
+            "name": self.name,
+            "model": self.model,
+            "devices": [
+                {"uuid": device.uuid, "model": device.model, "busID": device.bus_id, "lost": device.lost}
+                for device in devices
+            ],
+            "drivers": [driver.driver_name for driver in self.drivers],
+        }
+
+    async def _start_kubelet(self) -> None:
+        self.kubelet = Kubelet(
+            self._client,
+            self.name,
+            self.machine.node_description,
+            root=self._root,
+            plugins_dir=self.places.plugins_dir,
+            registry_dir=self.places.registry_dir,
+            runtime=self._runtime,
+            cdi_dirs=[self.places.cdi_dir],
+            pods=self._pods,
+            clock=self._clock,
+            recorder=self._recorder,
+        )
+        await self.kubelet.start()
+
+
+async def start_all(nodes: Sequence[EmbeddedNode], *, at_once: int = 8, done: Callable[[EmbeddedNode], None]) -> None:
+    """Start `nodes`, a few at a time so that the loop stays free for clients; the first failure is raised."""
+    gate = asyncio.Semaphore(at_once)
+
+    async def one(node: EmbeddedNode) -> None:
+        async with gate:
+            await node.start()
+            done(node)
+
+    async with asyncio.TaskGroup() as group:
+        for node in nodes:
+            group.create_task(one(node))
+
+
+def machine_root(where: Places, node: str) -> Path:
+    """The folder of a node's simulated machine."""
+    return where.node_data(node) / "machine"
