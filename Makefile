@@ -1,5 +1,6 @@
 # Everything a newcomer needs: `make demo` shows the whole chain, `make test` proves it.
 .POSIX:
+export PYTHONDONTWRITEBYTECODE =
 PYTHON_BIN = .venv/bin/python
 KIND = cel
 DIR = cases/$(KIND)

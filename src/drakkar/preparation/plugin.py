@@ -60,7 +60,7 @@ class PluginServer:
         suffix = f"-{instance}" if instance else ""
         self.endpoint = _fitting(folder, f"dra{suffix}", ".sock")
         self.registration_socket = _fitting(registry_dir, f"{driver_name}{suffix}", "-reg.sock")
-        self._lock_file = folder / "serialize.lock" if instance else None
+        self._lock = services.InstanceLock(folder / "serialize.lock" if instance else None)
         self._handler, self._health = handler, health
         self._clock = clock or SystemClock()
         self._service: grpc.aio.Server | None = None
@@ -73,7 +73,7 @@ class PluginServer:
         for folder in (self.endpoint.parent, self.registration_socket.parent):
             folder.mkdir(parents=True, exist_ok=True)
         await _refuse_second(self.endpoint, self.driver_name)
-        handlers = [services.dra(version, self._handler, self._lock_file) for version in stubs.DRA_VERSIONS]
+        handlers = [services.dra(version, self._handler, self._lock) for version in stubs.DRA_VERSIONS]
         if self._health:
             handlers += [services.health(version, self._handler) for version in stubs.HEALTH_VERSIONS]
         self._service = await _serve(self.endpoint, handlers)

@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from drakkar.errors import DrakkarError
 from drakkar.preparation import stubs
@@ -37,13 +37,13 @@ def registration(info: Callable[[], dict[str, Any]], notified: Callable[[bool, s
     return _handlers(api.service, {api.get_info: get_info, api.notify: notify})
 
 
-def dra(version: str, handler: PluginHandler, lock_file: Path | None) -> Any:
+def dra(version: str, handler: PluginHandler, lock: InstanceLock) -> Any:
     """NodePrepareResources and NodeUnprepareResources of one version."""
     api = stubs.dra(version)
 
     async def prepare(request: Any, _context: Any) -> Any:
         claims = _claims(request)
-        async with _serialised(lock_file):
+        async with lock.held():
             try:
                 results = await handler.prepare(claims)
             except Exception as error:
@@ -68,7 +68,7 @@ def dra(version: str, handler: PluginHandler, lock_file: Path | None) -> Any:
 
     async def unprepare(request: Any, _context: Any) -> Any:
         claims = _claims(request)
-        async with _serialised(lock_file):
+        async with lock.held():
             try:
                 errors = await handler.unprepare(claims)
             except Exception as error:
@@ -152,12 +152,39 @@ def _text(error: Exception, doing: str, claims: list[ClaimRef]) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-@asynccontextmanager
-async def _serialised(lock_file: Path | None) -> AsyncIterator[None]:
-    """Hold the lock that instances of one driver share; without a second instance there is nothing to hold."""
-    if lock_file is None:
-        yield
-        return
-    with lock_file.open("a") as file:
-        await asyncio.to_thread(fcntl.flock, file, fcntl.LOCK_EX)
-        yield
+class InstanceLock:
+    """The file lock that keeps instances of one driver apart during a rolling update.
+
+    It is held by the process while any call runs, not by each call: calls of one instance are serialised per device by
+    the driver, and one that waits for a device must not shut out the call that frees it.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._calls = 0
+        self._taking = asyncio.Lock()
+        self._file: IO[str] | None = None
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Hold the lock; without a second instance (no path) there is nothing to hold."""
+        if self._path is None:
+            yield
+            return
+        async with self._taking:
+            if self._file is None:
+                file = self._path.open("a")
+                try:
+                    await asyncio.to_thread(fcntl.flock, file, fcntl.LOCK_EX)
+                except BaseException:
+                    file.close()
+                    raise
+                self._file = file
+            self._calls += 1
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            if not self._calls and self._file is not None:
+                self._file.close()
+                self._file = None
