@@ -45,8 +45,8 @@ class PatchError(ValueError):
         status = invalid_status("", "", "", [invalid("patch", value, detail)])
         return cls(status["message"], 422, "Invalid", status["details"])
 
-    def status(self) -> dict[str, Any]:
-        """The Status object that answers the request."""
+    def status(self, *_: object) -> dict[str, Any]:
+        """The Status object that answers the request; where the request went does not show in it."""
         found: dict[str, Any] = {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message,
         }  # fmt: skip

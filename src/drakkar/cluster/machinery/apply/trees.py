@@ -1,0 +1,448 @@
+"""How the values of a type merge: structs and maps by field, lists by their list type (KEP-555), the rest as a whole.
+
+The walks that server-side apply needs over such a tree: the set of fields of a value, the comparison of two values, the
+merge of one into another, the removal of a set of fields, and the check of an applied configuration against its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from drakkar.cluster.machinery.apply.fieldsets import FieldSet, Path, insert, is_member
+from drakkar.cluster.machinery.schemas import ATOMIC, MAP, SET, Field, Struct, Type
+
+__all__ = ["Comparison", "Node", "compare", "field_set", "merge", "node_of", "problems", "without"]
+
+LEAF: Final = "leaf"
+STRUCT: Final = "struct"
+ENTRIES: Final = "map"
+ITEMS: Final = "list"
+VALUES: Final = "set"
+DEDUCED: Final = "deduced"
+
+
+class Node:
+    """One place in a type: `kind` is leaf, struct, map, list (by keys), set (by value) or deduced (shape decides)."""
+
+    __slots__ = ("_item", "_struct", "defaults", "keys", "kind", "scalar")
+
+    def __init__(self, kind: str, item: Type | None = None, struct: Struct | None = None) -> None:
+        self.kind = kind
+        self.keys: tuple[str, ...] = ()
+        self.defaults: dict[str, Any] = {}
+        self.scalar = ""
+        self._item = item
+        self._struct = struct
+
+    def declares(self, element: str) -> bool:
+        """Whether the element is a field of a struct."""
+        return self.kind == STRUCT and self._struct is not None and element[2:] in self._struct.fields
+
+    def child(self, element: str) -> Node:
+        """The place below a path element."""
+        if element.startswith("f:"):
+            return self.field(element[2:]) or _DEDUCED
+        return self.item
+
+    def field(self, name: str) -> Node | None:
+        """The place of a field or map entry; None if a struct has no such field."""
+        if self.kind == STRUCT:
+            assert self._struct is not None
+            field = self._struct.fields.get(name)
+            return None if field is None else _of_field(field)
+        return self.item
+
+    @property
+    def item(self) -> Node:
+        """The place of items and map entries."""
+        return _DEDUCED if self._item is None else _of_type(self._item)
+
+
+_DEDUCED: Final = Node(DEDUCED)
+
+
+def node_of(struct: Struct | None) -> Node:
+    """The tree of a kind; without a struct (custom resources) the values' shapes decide and lists are atomic."""
+    return _DEDUCED if struct is None else _of_struct(struct)
+
+
+@lru_cache(maxsize=None)
+def _of_struct(struct: Struct) -> Node:
+    return Node(LEAF) if struct.atomic else Node(STRUCT, struct=struct)
+
+
+@lru_cache(maxsize=None)
+def _of_type(kind: Type) -> Node:
+    """Items: structs by field, maps by entry, lists of lists as a whole."""
+    if kind.code == "@":
+        return _of_struct(kind.struct)
+    if kind.code == "K":
+        return Node(ENTRIES, kind.item)
+    if kind.code in "RJF":
+        return _DEDUCED
+    leaf = Node(LEAF)
+    leaf.scalar = kind.code
+    return leaf
+
+
+@lru_cache(maxsize=None)
+def _of_field(field: Field) -> Node:
+    kind = field.type
+    if field.list_type == ATOMIC:
+        node = Node(LEAF)
+        node.scalar = kind.code
+        return node
+    if kind.code != "L":
+        return _of_type(kind)
+    if field.list_type == MAP:
+        node = Node(ITEMS, kind.item)
+        node.keys = field.keys
+        fields = kind.item.struct.fields
+        node.defaults = {key: fields[key].default for key in field.keys if fields[key].default is not None}
+        return node
+    if field.list_type == SET:
+        return Node(VALUES, kind.item)
+    node = Node(LEAF)
+    node.scalar = "L"
+    return node
+
+
+def _encode(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _element(node: Node, item: Any) -> str:
+    """The path element of a list item. ValueError if it has none."""
+    if node.kind == VALUES:
+        if isinstance(item, dict | list):
+            raise ValueError("associative list without keys has an element that's a map type")
+        return f"v:{_encode(item)}"
+    if item is None:
+        raise ValueError("associative list with keys may not have a null element")
+    if not isinstance(item, dict):
+        raise ValueError("associative list with keys may not have non-map elements")
+    keys = {}
+    for name in sorted(node.keys):
+        if item.get(name) is not None:
+            keys[name] = item[name]
+        elif name in node.defaults:
+            keys[name] = node.defaults[name]
+        else:
+            raise ValueError(
+                f'associative list with keys has an element that omits key field "{name}" (and doesn\'t have default value)'
+            )
+    return f"k:{_encode(keys)}"
+
+
+def _index(node: Node, items: Iterable[Any]) -> dict[str, list[Any]]:
+    """Items by path element; keyless ones are left out."""
+    found: dict[str, list[Any]] = {}
+    for item in items:
+        try:
+            found.setdefault(_element(node, item), []).append(item)
+        except ValueError:
+            continue
+    return found
+
+
+def _kind(node: Node, *values: Any) -> str:
+    """The kind of a place, given the values at it."""
+    if node.kind != DEDUCED:
+        return node.kind
+    return ENTRIES if any(isinstance(value, dict) for value in values) else LEAF
+
+
+def field_set(node: Node, value: Any) -> FieldSet:
+    """The fields that a value has."""
+    found: FieldSet = {}
+    _collect(node, value, found)
+    return found
+
+
+def _collect(node: Node, value: Any, found: FieldSet) -> None:
+    """Fill `found` with what lies below; leaves are marked by their parent."""
+    kind = _kind(node, value)
+    if kind in (STRUCT, ENTRIES):
+        for name, item in value.items() if isinstance(value, dict) else ():
+            child = node.field(name) or _DEDUCED
+            below: FieldSet = {}
+            leaf = _is_leaf(child, item)
+            if not leaf:
+                _collect(child, item, below)
+            if leaf or not below:
+                if leaf or item is None or item == {}:
+                    found[f"f:{name}"] = {}
+            elif node.declares(f"f:{name}"):
+                found[f"f:{name}"] = below
+            else:
+                found[f"f:{name}"] = {".": {}, **below}
+    elif kind in (ITEMS, VALUES):
+        for item in value if isinstance(value, list) else ():
+            try:
+                element = _element(node, item)
+            except ValueError:
+                continue
+            below = {}
+            if kind == ITEMS:
+                _collect(node.item, item, below)
+            found[element] = {".": {}, **below} if below else {}
+
+
+def _is_leaf(node: Node, value: Any) -> bool:
+    return _kind(node, value) == LEAF
+
+
+class Comparison:
+    """What differs between two values."""
+
+    __slots__ = ("added", "modified", "removed")
+
+    def __init__(self) -> None:
+        self.added: FieldSet = {}
+        self.modified: FieldSet = {}
+        self.removed: FieldSet = {}
+
+    def changed(self) -> FieldSet:
+        """Added and modified paths."""
+        from drakkar.cluster.machinery.apply.fieldsets import union
+
+        return union(self.modified, self.added)
+
+
+class _Absent:
+    __slots__ = ()
+
+
+_ABSENT: Final = _Absent()
+
+
+def compare(node: Node, before: Any, after: Any) -> Comparison:
+    """Added, modified and removed fields from `before` to `after`."""
+    found = Comparison()
+    _compare(node, before, after, (), found)
+    return found
+
+
+def _compare(node: Node, before: Any, after: Any, path: Path, found: Comparison) -> None:
+    if before is after:
+        return
+    kind = _kind(node, before, after)
+    if kind in (STRUCT, ENTRIES):
+        left, right = (value if isinstance(value, dict) else {} for value in (before, after))
+    elif kind in (ITEMS, VALUES):
+        left, right = (_index(node, value) if isinstance(value, list) else {} for value in (before, after))
+    else:
+        _compare_leaf(before, after, path, found)
+        return
+    if not left and not right:
+        _compare_leaf(before, after, path, found)
+        return
+    if kind in (STRUCT, ENTRIES):
+        for name in left:
+            child = node.field(name)
+            _compare(child or _DEDUCED, left[name], right.get(name, _ABSENT), (*path, f"f:{name}"), found)
+        for name in right:
+            if name not in left:
+                _compare(node.field(name) or _DEDUCED, _ABSENT, right[name], (*path, f"f:{name}"), found)
+    else:
+        _compare_items(node, left, right, path, found)
+    if path:
+        if before is _ABSENT:
+            insert(found.added, path)
+        elif after is _ABSENT:
+            insert(found.removed, path)
+
+
+def _compare_items(
+    node: Node, left: Mapping[str, list[Any]], right: Mapping[str, list[Any]], path: Path, found: Comparison
+) -> None:
+    for element in [*left, *(element for element in right if element not in left)]:
+        olds, news = left.get(element, []), right.get(element, [])
+        place = (*path, element)
+        if len(olds) <= 1 and len(news) <= 1:
+            _compare(node.item, olds[0] if olds else _ABSENT, news[0] if news else _ABSENT, place, found)
+        elif len(olds) > 1 and len(news) > 1:
+            if olds != news:
+                insert(found.modified, place)
+        else:
+            insert(found.removed if len(olds) > 1 else found.added, place)
+
+
+def _compare_leaf(before: Any, after: Any, path: Path, found: Comparison) -> None:
+    if before is _ABSENT:
+        insert(found.added, path)
+    elif after is _ABSENT:
+        insert(found.removed, path)
+    elif before != after or isinstance(before, bool) is not isinstance(after, bool):
+        insert(found.modified, path)
+
+
+def merge(node: Node, live: Any, applied: Any) -> Any:
+    """`live` with the applied values in it; unchanged parts are shared."""
+    kind = _kind(node, live, applied)
+    if kind in (STRUCT, ENTRIES) and isinstance(applied, dict) and applied:
+        result = dict(live) if isinstance(live, dict) else {}
+        for name, value in applied.items():
+            child = node.field(name) or _DEDUCED
+            result[name] = merge(child, result[name], value) if name in result else value
+        return result
+    if kind in (ITEMS, VALUES) and isinstance(applied, list) and applied:
+        return _merge_items(node, live if isinstance(live, list) else [], applied)
+    if kind != LEAF and not applied and live:
+        return live
+    return applied
+
+
+def _merge_items(node: Node, live: list[Any], applied: list[Any]) -> list[Any]:
+    """Items of both lists: applied ones in their order, the others where they were relative to their neighbours."""
+    before = [_element_or_index(node, item, index) for index, item in enumerate(live)]
+    after = [_element_or_index(node, item, index) for index, item in enumerate(applied)]
+    olds = dict(zip(before, live, strict=True))
+    news = dict(zip(after, applied, strict=True))
+    shared = [element for element in after if element in olds]
+    result: list[Any] = []
+    done: set[str] = set()
+
+    def take(element: str) -> None:
+        done.add(element)
+        if shared and shared[0] == element:
+            shared.pop(0)
+        if element in olds and element in news:
+            result.append(merge(node.item, olds[element], news[element]) if node.kind == ITEMS else news[element])
+        else:
+            result.append(news[element] if element in news else olds[element])
+
+    left = right = 0
+    while left < len(before) or right < len(after):
+        if left < len(before) and right < len(after):
+            element = before[left]
+            if element == after[right]:
+                take(element)
+                left, right = left + 1, right + 1
+                continue
+            if element in news and shared and shared[0] != element:
+                left += 1
+                continue
+        if left < len(before):
+            element = before[left]
+            if element not in news:
+                take(element)
+                left += 1
+                continue
+            if element in done:
+                left += 1
+        if right < len(after):
+            take(after[right])
+            right += 1
+    return result
+
+
+def _element_or_index(node: Node, item: Any, index: int) -> str:
+    try:
+        return _element(node, item)
+    except ValueError:
+        return f"i:{index}"
+
+
+def without(node: Node, value: Any, fields: FieldSet) -> Any:
+    """The value without the fields of the set; None where nothing is left."""
+    kind = _kind(node, value)
+    if kind in (STRUCT, ENTRIES) and isinstance(value, dict) and value:
+        kept: dict[str, Any] = {}
+        for name, item in value.items():
+            below = fields.get(f"f:{name}")
+            if below is None:
+                kept[name] = item
+            elif not is_member(below):
+                kept[name] = without(node.field(name) or _DEDUCED, item, below)
+        return kept or None
+    if kind in (ITEMS, VALUES) and isinstance(value, list) and value:
+        items: list[Any] = []
+        for index, item in enumerate(value):
+            below = fields.get(_element_or_index(node, item, index))
+            if below is None:
+                items.append(item)
+            elif not is_member(below):
+                items.append(without(node.item, item, below))
+        return items or None
+    return None if kind != LEAF else value
+
+
+_NUMERIC: Final = "if"
+
+
+def problems(node: Node, value: Any, path: str = "") -> list[str]:
+    """What is wrong with an applied configuration, each as `path: complaint`."""
+    found: list[str] = []
+    if value is None:
+        return found
+    kind = _kind(node, value)
+    if kind in (STRUCT, ENTRIES):
+        if not isinstance(value, dict):
+            return [_problem(path, f"expected map, got &{{{_shown(value)}}}")]
+        for name, item in value.items():
+            child = node.field(name)
+            if child is None:
+                found.append(f"{path}.{name}: field not declared in schema")
+            else:
+                found += problems(child, item, f"{path}.{name}")
+    elif kind in (ITEMS, VALUES):
+        if not isinstance(value, list):
+            return [_problem(path, f"expected list, got &{{{_shown(value)}}}")]
+        found += _item_problems(node, value, path)
+    else:
+        found += _scalar_problems(node, value, path)
+    return found
+
+
+def _item_problems(node: Node, items: list[Any], path: str) -> list[str]:
+    from drakkar.cluster.machinery.apply.fieldsets import path_text
+
+    found: list[str] = []
+    seen: set[str] = set()
+    for index, item in enumerate(items):
+        try:
+            element = _element(node, item)
+        except ValueError as error:
+            found.append(_problem(path, f"element {index}: {error}"))
+            continue
+        if element in seen:
+            found.append(_problem(path, f"duplicate entries for key {path_text((element,))}"))
+        seen.add(element)
+        found += problems(node.item, item, path + path_text((element,)))
+    return found
+
+
+def _scalar_problems(node: Node, value: Any, path: str) -> list[str]:
+    """Scalars of a known type; places without one (atomic structs) are not looked into."""
+    scalar = node.scalar
+    if scalar in ("s", "B") and not isinstance(value, str):
+        return [_problem(path, f"expected string, got &value.valueUnstructured{{Value:{_shown(value)}}}")]
+    if scalar and scalar in _NUMERIC and (isinstance(value, bool) or not isinstance(value, int | float)):
+        return [_problem(path, f"expected numeric (int or float), got {_go_type(value)}")]
+    if scalar == "b" and not isinstance(value, bool):
+        return [_problem(path, f"expected boolean, got &{{{_shown(value)}}}")]
+    if scalar == "L" and not isinstance(value, list):
+        return [_problem(path, f"expected list, got &{{{_shown(value)}}}")]
+    return []
+
+
+def _problem(path: str, complaint: str) -> str:
+    return f"{path}: {complaint}" if path else complaint
+
+
+def _shown(value: Any) -> str:
+    from drakkar.cluster.machinery.patching.strategic import go_text
+
+    return go_text(value)
+
+
+def _go_type(value: Any) -> str:
+    for kind, name in ((bool, "bool"), (str, "string"), (list, "[]interface {}"), (dict, "map[string]interface {}")):
+        if isinstance(value, kind):
+            return name
+    return "int64"
