@@ -1,0 +1,168 @@
+"""Loads a diagnosis bundle: one folder (or tar archive) that holds an incident, made where it happened.
+
+The format is described in ``cases/diagnosis/FORMAT.md``. A bundle comes from a stranger's machine: links are not
+followed, sizes are bounded, YAML is read without tags, and a damaged file becomes a note instead of a failure.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from drakkar.errors import DrakkarError
+from drakkar.evidence.captures import NodeCapture
+from drakkar.evidence.snapshot import LogKey, Manifest, Snapshot, parse_time
+
+__all__ = ["BundleError", "load", "load_files"]
+
+MAX_FILE_BYTES: Final = 64 << 20
+MAX_TOTAL_BYTES: Final = 512 << 20
+MAX_FILES: Final = 20_000
+
+
+class BundleError(DrakkarError):
+    """A path that is no readable bundle."""
+
+
+def load(path: str | Path) -> Snapshot:
+    """The snapshot in a bundle folder, or in a ``.tar``, ``.tar.gz`` or ``.tgz`` of one.
+
+    Raises:
+        BundleError: the path is missing, no bundle, or larger than a bundle may be.
+    """
+    place = Path(path)
+    try:
+        if place.is_dir():
+            return load_files(dict(_folder_files(place)), name=str(path))
+        if place.is_file() and tarfile.is_tarfile(place):
+            return load_files(dict(_archive_files(place)), name=str(path))
+    except (OSError, tarfile.TarError, EOFError) as error:
+        raise BundleError(f"cannot read the bundle {path}: {error}", reason="UnreadableBundle") from None
+    expected = "a folder or tar archive with objects.yaml in it"
+    raise BundleError(f"{path} is no bundle", reason="NoBundle", subject=str(path), expected=expected)
+
+
+def load_files(files: Mapping[str, bytes], *, name: str = "bundle") -> Snapshot:
+    """The snapshot in files given by their path inside the bundle; ``expect.yaml`` is never looked at."""
+    if not any(path == "objects.yaml" or path.startswith(("nodes/", "manifests/", "pods/")) for path in files):
+        raise BundleError(f"{name} holds nothing that a bundle has", reason="NoBundle", expected="objects.yaml")
+    unread: list[str] = []
+    objects: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []
+    manifests: list[Manifest] = []
+    nodes: dict[str, dict[str, str]] = {}
+    logs: dict[LogKey, str] = {}
+    metrics: dict[str, str] = {}
+    for path, data in sorted(files.items()):
+        parts = PurePosixPath(path).parts
+        text = data.decode("utf-8", "replace")
+        if path == "objects.yaml":
+            for _, obj in _documents(text, path, unread):
+                (events if obj.get("kind") == "Event" else objects).append(obj)
+        elif parts[0] == "nodes" and len(parts) >= 3:
+            nodes.setdefault(parts[1], {})["/".join(parts[2:])] = text
+        elif parts[0] == "pods" and len(parts) == 4 and parts[3].endswith(".log"):
+            container, _, previous = parts[3].removesuffix(".log").partition(".previous")
+            logs[LogKey(parts[1], parts[2], container, path.endswith(".previous.log") and not previous)] = text
+        elif parts[0] == "metrics":
+            metrics[parts[-1]] = text
+        elif parts[0] == "manifests" and path.endswith((".yaml", ".yml", ".json")):
+            manifests += [Manifest(path, line, obj) for line, obj in _documents(text, path, unread)]
+    meta = next((obj for _, obj in _documents(_text(files, "meta.yaml"), "meta.yaml", unread, kinds=False)), {})
+    notes = meta.get("notes") or ()
+    return Snapshot(
+        objects=tuple(objects),
+        events=tuple(events),
+        nodes={node: NodeCapture(node, captured) for node, captured in nodes.items()},
+        logs=logs,
+        metrics=metrics,
+        manifests=tuple(manifests),
+        captured_at=parse_time(str(meta.get("capturedAt") or "")),
+        kubernetes_version=str(meta.get("kubernetesVersion") or ""),
+        notes=(notes,) if isinstance(notes, str) else tuple(str(note) for note in notes),
+        unread=tuple(unread),
+    )
+
+
+def _text(files: Mapping[str, bytes], path: str) -> str:
+    return files.get(path, b"").decode("utf-8", "replace")
+
+
+def _documents(text: str, path: str, unread: list[str], *, kinds: bool = True) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Mappings of a YAML text with their first line; lists are taken apart, a broken rest becomes a note."""
+    import yaml
+
+    loader: Any = _plain_loader(yaml)(text)
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            obj = loader.construct_document(node)
+            for item in obj.get("items") or () if isinstance(obj, dict) and obj.get("kind") == "List" else (obj,):
+                if isinstance(item, dict) and (not kinds or isinstance(item.get("kind"), str)):
+                    yield node.start_mark.line + 1, item
+                elif item is not None:
+                    unread.append(f"{path}: a document that is no Kubernetes object")
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        unread.append(f"{path}: {str(error).splitlines()[0]}")
+    finally:
+        loader.dispose()
+
+
+def _plain_loader(yaml: Any) -> Any:
+    """Safe YAML whose dates stay text, as they are in JSON."""
+    base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    resolvers = {
+        first: [(tag, pattern) for tag, pattern in entries if tag != "tag:yaml.org,2002:timestamp"]
+        for first, entries in base.yaml_implicit_resolvers.items()
+    }
+    return type("PlainLoader", (base,), {"yaml_implicit_resolvers": resolvers})
+
+
+def _folder_files(folder: Path) -> Iterator[tuple[str, bytes]]:
+    total = count = 0
+    pending = [folder]
+    while pending:
+        for entry in sorted(pending.pop().iterdir()):
+            if entry.is_symlink():
+                continue
+            if entry.is_dir():
+                pending.append(entry)
+                continue
+            if not entry.is_file() or entry.name == "expect.yaml":
+                continue
+            size = entry.stat().st_size
+            total, count = total + size, count + 1
+            _check_size(str(folder), size, total, count)
+            yield entry.relative_to(folder).as_posix(), entry.read_bytes()
+
+
+def _archive_files(archive: Path) -> Iterator[tuple[str, bytes]]:
+    total = count = 0
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            parts = PurePosixPath(member.name).parts
+            if not member.isreg() or ".." in parts or member.name.startswith("/"):
+                continue
+            total, count = total + member.size, count + 1
+            _check_size(str(archive), member.size, total, count)
+            file = tar.extractfile(member)
+            if file is not None and parts[-1] != "expect.yaml":
+                yield _inside(parts), file.read()
+
+
+def _inside(parts: tuple[str, ...]) -> str:
+    """The path inside the bundle: archives usually hold the folder itself."""
+    tops = ("nodes", "pods", "metrics", "manifests")
+    start = next((index for index, part in enumerate(parts) if part in tops), len(parts) - 1)
+    return "/".join(parts[start:])
+
+
+def _check_size(name: str, size: int, total: int, count: int) -> None:
+    if size > MAX_FILE_BYTES or total > MAX_TOTAL_BYTES or count > MAX_FILES:
+        raise BundleError(
+            f"{name} is larger than a bundle may be",
+            reason="BundleTooLarge",
+            expected=f"at most {MAX_FILES} files, {MAX_FILE_BYTES >> 20} MiB each, {MAX_TOTAL_BYTES >> 20} MiB in all",
+        )
