@@ -56,12 +56,12 @@ class FakeApi:
         return list(self.objects[resource].values())
 
     async def send(self, request: ApiRequest) -> ApiResponse:
-        resource, namespace, name, subresource = _parse(request.path)
         if request.method != "GET":
             self.log.append((request.method, request.path))
         planned = self.fail.get((request.method, request.path))
         if planned:
             return planned.pop(0)
+        resource, namespace, name, subresource = _parse(request.path)
         if resource is None:
             return _status(404, "NotFound", request.path)
         return getattr(self, "_" + request.method.lower())(resource, namespace, name, subresource, request)

@@ -7,12 +7,28 @@ from collections.abc import Collection
 from drakkar.cluster.controllers.claim_release import ClaimRelease
 from drakkar.cluster.controllers.claim_templates import ClaimTemplates
 from drakkar.cluster.controllers.controller import Context, Controller
+from drakkar.cluster.controllers.deployments import Deployments
+from drakkar.cluster.controllers.garbage import GarbageCollector
+from drakkar.cluster.controllers.jobs import Jobs
+from drakkar.cluster.controllers.namespaces import Namespaces
+from drakkar.cluster.controllers.node_lifecycle import NodeLifecycle
+from drakkar.cluster.controllers.pod_collection import PodCollection
+from drakkar.cluster.controllers.replica_sets import ReplicaSets
+from drakkar.cluster.controllers.service_accounts import ServiceAccounts
 from drakkar.kube.client import Client
 from drakkar.kube.clock import Clock, SystemClock
 
 CONTROLLERS: dict[str, type[Controller]] = {
     "resource-claim-templates": ClaimTemplates,
     "resource-claim-release": ClaimRelease,
+    "replica-sets": ReplicaSets,
+    "deployments": Deployments,
+    "jobs": Jobs,
+    "garbage": GarbageCollector,
+    "namespaces": Namespaces,
+    "service-accounts": ServiceAccounts,
+    "pod-collection": PodCollection,
+    "node-lifecycle": NodeLifecycle,
 }
 """Every controller by the name under which it can be left out."""
 

@@ -6,7 +6,7 @@ Nothing here writes; `binding` does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,14 @@ Object = Mapping[str, Any]
 
 class SchedulingError(Exception):
     """The attempt itself failed: Kubernetes reports it as SchedulerError and tries again after a while."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How long one attempt may search: until `now()` reads `deadline`."""
+
+    deadline: float
+    now: Callable[[], float]
 
 
 @dataclass(slots=True)
@@ -115,7 +123,7 @@ def demand_of(pod: PodFacts, devices: DeviceState) -> ClaimDemand | Rejection | 
 
 
 def devices_on(
-    node: NodeState, pod: PodFacts, demand: ClaimDemand, devices: DeviceState, deadline: float | None = None
+    node: NodeState, pod: PodFacts, demand: ClaimDemand, devices: DeviceState, limit: Limit | None = None
 ) -> Devices | Rejection:
     """The devices `node` would give the pod (Filter). Raises `SchedulingError` for what no node could answer."""
     for _, selector in demand.fixed:
@@ -130,7 +138,14 @@ def devices_on(
     if not claims:
         return found
     try:
-        outcome = allocate(devices.state, claims, node.node or {}, features=_FEATURES, deadline=deadline)
+        outcome = allocate(
+            devices.state,
+            claims,
+            node.node or {},
+            features=_FEATURES,
+            deadline=limit.deadline if limit else None,
+            now=limit.now if limit else None,
+        )
     except AllocationError as error:
         if error.node_only:
             return Rejection((error.message,), PLUGIN)

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from drakkar.cluster.scheduler.claims import ClaimDemand, Devices, devices_on
+from drakkar.cluster.scheduler.claims import ClaimDemand, Devices, Limit, devices_on
 from drakkar.cluster.scheduler.cluster_view import ClusterView
 from drakkar.cluster.scheduler.devices import DeviceState
 from drakkar.scheduling.filters import Rejection, reject
@@ -59,20 +59,20 @@ class Placements:
         self._view, self._devices = view, devices
         self._ledgers: OrderedDict[tuple[bytes, bytes], _Ledger] = OrderedDict()
 
-    def find(self, pod: PodFacts, demand: ClaimDemand | None, deadline: float | None = None) -> Placement | NoPlacement:
+    def find(self, pod: PodFacts, demand: ClaimDemand | None, limit: Limit | None = None) -> Placement | NoPlacement:
         """The best node for `pod`, or why there is none. Raises `SchedulingError` if the question has no answer."""
         demand = demand or ClaimDemand()
         ledger = self._ledger(pod, demand)
         self._catch_up(ledger, pod, demand)
         others_matter = pod.depends_on_other_pods or self._view.affinity_in_use
         if others_matter or demand.prioritised or is_relative(pod, self._view.soft_taints, others_matter):
-            return self._compare(ledger, pod, demand, others_matter, deadline)
+            return self._compare(ledger, pod, demand, others_matter, limit)
         while ledger.heap:
             score, name = ledger.heap[0]
             if ledger.scores.get(name) != -score:
                 heapq.heappop(ledger.heap)
                 continue
-            answer = devices_on(self._view.nodes[name], pod, demand, self._devices, deadline)
+            answer = devices_on(self._view.nodes[name], pod, demand, self._devices, limit)
             if isinstance(answer, Devices):
                 return Placement(name, answer)
             heapq.heappop(ledger.heap)
@@ -111,7 +111,7 @@ class Placements:
             heapq.heapify(ledger.heap)
 
     def _compare(
-        self, ledger: _Ledger, pod: PodFacts, demand: ClaimDemand, others_matter: bool, deadline: float | None
+        self, ledger: _Ledger, pod: PodFacts, demand: ClaimDemand, others_matter: bool, limit: Limit | None
     ) -> Placement | NoPlacement:
         """Rank candidates side by side: some preference is relative to the other nodes."""
         affinity = AffinityCounts(pod, self._view.existing(), self._view.namespaces) if others_matter else None
@@ -121,7 +121,7 @@ class Placements:
         offers: list[Devices] = []
         for name in sorted(ledger.scores, key=lambda one: (-ledger.scores[one], one)):
             node = self._view.nodes[name]
-            answer = _others(node, affinity, spread) or devices_on(node, pod, demand, self._devices, deadline)
+            answer = _others(node, affinity, spread) or devices_on(node, pod, demand, self._devices, limit)
             if isinstance(answer, Rejection):
                 rejections[name] = answer
                 continue

@@ -12,7 +12,15 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 from drakkar.cluster.scheduler.binding import Binder, BindingError, Reservation
-from drakkar.cluster.scheduler.claims import NOT_ON_NODE, PLUGIN, ClaimDemand, SchedulingError, blocked, demand_of
+from drakkar.cluster.scheduler.claims import (
+    NOT_ON_NODE,
+    PLUGIN,
+    ClaimDemand,
+    Limit,
+    SchedulingError,
+    blocked,
+    demand_of,
+)
 from drakkar.cluster.scheduler.cluster_view import ClusterView
 from drakkar.cluster.scheduler.devices import DeviceState
 from drakkar.cluster.scheduler.pending import Pending, PendingPods
@@ -150,7 +158,8 @@ class Scheduler:
             self._refused_everywhere(entry, demand, started)
             return
         try:
-            outcome = self._placements.find(pod, demand, self._clock.monotonic() + ALLOCATION_TIMEOUT)
+            limit = Limit(self._clock.monotonic() + ALLOCATION_TIMEOUT, self._clock.monotonic)
+            outcome = self._placements.find(pod, demand, limit)
         except SchedulingError as error:
             self._error(entry, str(error))
             return
