@@ -10,16 +10,16 @@ import asyncio
 import contextlib
 import os
 import secrets
-import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from drakkar.cluster import pki
 from drakkar.cluster import places as locations
 from drakkar.cluster.apiserver.identities import ADMIN, AUTHENTICATED, Tokens, User
 from drakkar.cluster.apiserver.inprocess import InProcessTransport
-from drakkar.cluster.apiserver.listening import Listener, serve
 from drakkar.cluster.apiserver.server import ApiServer
+from drakkar.cluster.apiserver.serving.listener import Listener, serve
 from drakkar.cluster.control import ControlServer
 from drakkar.cluster.nodes import EmbeddedNode, NodeRequest, start_all
 from drakkar.cluster.places import ClusterRecord, Places
@@ -93,15 +93,18 @@ class Cluster:
         """Return when the API server answers; controllers and scheduler come up behind it."""
         from drakkar.cluster.runtimes.choice import choose_runtime
 
+        certificates = pki.prepare(self.where.data / "pki")
         families = {request.model: catalog.family_of(request.model) for request in self._requests}
         self.runtime = choose_runtime(self._runtime_name, self.where.data / "runtime", layouts=self._images)
         store = Store(Log(self.where.data / "store")) if self.where.durable else Store()
         self._closing.push_async_callback(store.close)
+        keys = await asyncio.to_thread(certificates.wait)
         token = _persistent_secret(self.where.data / "admin.token")
-        tokens = Tokens({token: ADMIN})
+        tokens = Tokens(keys.token_key.read_bytes())
+        tokens.add(token, ADMIN)
         self.server = ApiServer(store, clock=self._clock, tokens=tokens)
         self._closing.push_async_callback(self.server.close)
-        await self._listen(token)
+        await self._listen(keys, token)
         self.client = self.client_for(ADMIN.name, ADMIN.groups, "drakkar")
         await self._install_classes(families)
         control = ControlServer(self.where.control, self._control)
@@ -141,7 +144,7 @@ class Cluster:
             fresh.append(node)
 
         def ready(node: EmbeddedNode) -> None:
-            self.server.connect_node(node.name, node.kubelet)
+            self.server.connect_node(node.name, node.kubelet.streams)
             count = len(node.machine.devices())
             model = node.machine.devices()[0].model if count else "no devices"
             self._progress(f"node {node.name}: {count} × {model}")
@@ -168,26 +171,20 @@ class Cluster:
         everyone = groups if AUTHENTICATED in groups else (*groups, AUTHENTICATED)
         return Client(InProcessTransport(self.server, User(user, tuple(everyone))), user_agent=manager)
 
-    async def _listen(self, token: str) -> None:
-        from drakkar.cluster import pki
-
-        keys = pki.create_pki(self.where.data / "pki", [HOST, "localhost"])
-        wanted = self._port or _last_port(self.where.data / "port")
-        if self._port and not _free(self._port):
-            raise DrakkarError(
-                f"port {self._port} is in use",
-                reason="PortInUse",
-                subject=f"--port {self._port}",
-                next_step="choose another --port, or leave it out to take a free one",
-            )
-        if wanted and not _free(wanted):
-            wanted = 0
-        self.listener = await serve(self.server, HOST, wanted, keys)
+    async def _listen(self, keys: pki.Pki, token: str) -> None:
+        port = self._port or _last_port(self.where.data / "port")
+        try:
+            self.listener = await serve(self.server, HOST, port, certificate=keys.certificate, key=keys.key)
+        except DrakkarError:
+            if self._port or not port:
+                raise
+            # Somebody took the port that this cluster had last time; nobody asked for it by number.
+            self.listener = await serve(self.server, HOST, 0, certificate=keys.certificate, key=keys.key)
         self._closing.push_async_callback(self.listener.stop)
         (self.where.data / "port").write_text(self.listener.url.rpartition(":")[2])
-        config = pki.kubeconfig(self.listener.url, keys.ca_pem, token, self.where.name)
-        _write_private(self.where.kubeconfig, config)
-        self._ca = keys.ca_pem.decode() if isinstance(keys.ca_pem, bytes) else keys.ca_pem
+        name = "drakkar" if self.where.name == "default" else f"drakkar-{self.where.name}"
+        _write_private(self.where.kubeconfig, pki.kubeconfig(self.listener.url, keys.authority, token, name=name))
+        self._root_ca = keys.authority.read_text()
 
     async def _start_managers(self) -> None:
         from drakkar.cluster.controllers import run_controllers
@@ -196,7 +193,7 @@ class Cluster:
         controllers: ControllerGroup = run_controllers(
             self.client_for("system:kube-controller-manager", ("system:masters",), "kube-controller-manager/v1.37.2"),
             clock=self._clock,
-            root_ca=self._ca,
+            root_ca=self._root_ca,
         )
         scheduler: Scheduler = Scheduler(
             self.client_for("system:kube-scheduler", ("system:masters",), "kube-scheduler/v1.37.2"), clock=self._clock
@@ -283,16 +280,6 @@ class Cluster:
 def _ready(node: dict[str, Any] | None) -> bool:
     conditions = (node or {}).get("status", {}).get("conditions", ())
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-
-
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True
 
 
 def _last_port(file: Path) -> int:

@@ -82,7 +82,7 @@ async def _node_lost(_cluster: Cluster, node: EmbeddedNode, _arguments: Argument
 
 async def _kubelet_restarted(cluster: Cluster, node: EmbeddedNode, _arguments: Arguments) -> str:
     await node.restart_kubelet()
-    cluster.server.connect_node(node.name, node.kubelet)
+    cluster.server.connect_node(node.name, node.kubelet.streams)
     return f"restarted the kubelet of {node.name}"
 
 

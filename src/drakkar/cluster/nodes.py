@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from drakkar.cluster.kubelet.kubelet import Kubelet
@@ -69,9 +68,9 @@ class EmbeddedNode:
         self._family, self._runtime, self._pods, self._clock = family, runtime, pods, clock
         self._client = client_for(f"system:node:{self.name}", ("system:nodes",), "kubelet")
         self._driver_client = client_for(f"system:node:{self.name}", ("system:nodes",), "drakkar")
-        data, sockets = where.node_data(self.name), where.node_sockets(self.name)
-        self._root = data / "kubelet"
-        self.places = NodePlaces(sockets / "plugins", sockets / "plugins_registry", data / "cdi", data / "driver")
+        data = where.node_data(self.name)
+        self._data, self._root = data / "kubelet", where.node_root(self.name)
+        self.places = NodePlaces(self._root / "plugins", self._root / "plugins_registry", data / "cdi", data / "driver")
         self._machine_root = data / "machine"
         self.machine: Machine
         self.kubelet: Kubelet
@@ -80,6 +79,10 @@ class EmbeddedNode:
 
     async def start(self) -> None:
         """Build the machine, start kubelet and drivers side by side; return when the node is registered."""
+        self._data.mkdir(parents=True, exist_ok=True)
+        self._root.parent.mkdir(parents=True, exist_ok=True)
+        self._root.unlink(missing_ok=True)
+        self._root.symlink_to(self._data)
         for folder in (self.places.plugins_dir, self.places.registry_dir, self.places.cdi_dir, self.places.state_dir):
             folder.mkdir(parents=True, exist_ok=True)
         self.machine = self._family.build(self.model, self.name, self._machine_root)
@@ -101,12 +104,12 @@ class EmbeddedNode:
 
     async def restart_kubelet(self) -> None:
         """Stop the kubelet as a service manager would, leaving containers alone, and start it again."""
-        await self.kubelet.stop(kill=False)
+        await self.kubelet.stop()
         await self._start_kubelet()
 
     async def stop_kubelet(self) -> None:
         """The node goes silent: no more leases, containers run on."""
-        await self.kubelet.stop(kill=False)
+        await self.kubelet.stop()
 
     async def stop(self) -> None:
         """Stop everything, drivers first, so that nothing is prepared any more."""
@@ -134,8 +137,6 @@ class EmbeddedNode:
             self.name,
             self.machine.node_description,
             root=self._root,
-            plugins_dir=self.places.plugins_dir,
-            registry_dir=self.places.registry_dir,
             runtime=self._runtime,
             cdi_dirs=[self.places.cdi_dir],
             pods=self._pods,
@@ -157,8 +158,3 @@ async def start_all(nodes: Sequence[EmbeddedNode], *, at_once: int = 8, done: Ca
     async with asyncio.TaskGroup() as group:
         for node in nodes:
             group.create_task(one(node))
-
-
-def machine_root(where: Places, node: str) -> Path:
-    """The folder of a node's simulated machine."""
-    return where.node_data(node) / "machine"

@@ -70,8 +70,8 @@ class Places:
         """What the node must not lose: machine state, journals, kubelet's checkpoint."""
         return self.data / "nodes" / node
 
-    def node_sockets(self, node: str) -> Path:
-        """Kubelet's ``plugins`` and ``plugins_registry``."""
+    def node_root(self, node: str) -> Path:
+        """Kubelet's root: a link into `node_data`, since unix sockets need short paths."""
         return self.runtime / "n" / node
 
 
