@@ -96,14 +96,21 @@ class GpuDriver:
 
     async def stop(self) -> None:
         """Unregisters, ends calls in flight; slices and prepared claims stay."""
+        self._end_watching()
+        await self._node.stop()
+
+    async def kill(self) -> None:
+        """Ends at once and leaves everything as a killed process would (for tests and faults)."""
+        self._end_watching()
+        await self._node.kill()
+
+    def _end_watching(self) -> None:
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
         if self._watcher is not None:
             self._watcher.cancel()
-            await asyncio.gather(self._watcher, return_exceptions=True)
             self._watcher = None
-        await self._node.stop()
 
     def _happened(self, event: MachineEvent) -> None:
         _log.info("GPUs of %s: %s %s", self.kind.node_name, event.kind, event.fault.message if event.fault else "")

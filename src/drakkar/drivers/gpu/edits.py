@@ -32,7 +32,8 @@ def common_edits(machine: NvidiaMachine) -> dict[str, Any]:
 
 def device_edits(machine: NvidiaMachine, nodes: Iterable[DeviceNode]) -> dict[str, Any]:
     """The edits of one device with these nodes."""
-    return {"deviceNodes": [_node(machine.driver_root, node) for node in nodes]}
+    root = machine.driver_root
+    return {"deviceNodes": [_node(root, node) for node in nodes]}
 
 
 def _node(root: Path, node: DeviceNode) -> dict[str, Any]:

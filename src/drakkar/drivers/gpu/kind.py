@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from drakkar.drivers.gpu import configs, edits
 from drakkar.drivers.kit import AllocatedClaim, AllocatedDevice, DeviceKind, Edits, Health, PreparationError
@@ -57,6 +58,7 @@ class GpuKind(DeviceKind):
         self.machine = machine
         self.node_name = node_name
         self.options = options
+        self._common: tuple[object, dict[str, Any]] | None = None
 
     # --- publishing -------------------------------------------------------------------------------------------------
 
@@ -108,7 +110,10 @@ class GpuKind(DeviceKind):
         devices = {
             device.device: edits.device_edits(self.machine, self._nodes(device.device)) for device in claim.devices
         }
-        return Edits(devices, edits.common_edits(self.machine))
+        token = self.edits_token()
+        if self._common is None or self._common[0] != token:
+            self._common = (token, edits.common_edits(self.machine))
+        return Edits(devices, self._common[1])
 
     def edits_token(self) -> object:
         """Driver version and majors: what a reload of the kernel module may change."""
@@ -125,11 +130,20 @@ class GpuKind(DeviceKind):
             return frozenset()
         return _overlapping(support.profiles, own.gpu.minor, device, own.start, own.profile.size if own.profile else 0)
 
+    def hardware(self, device: str) -> str:
+        """The GPU of a partition."""
+        part = _MIG_NAME.match(device)
+        return f"gpu-{part[1]}" if part else device
+
     def compatible(self, claim: AllocatedClaim, other: AllocatedClaim, device: str) -> bool:
         """Two claims share a device only with equal parameters for it."""
         mine = [self._config(claim, one) for one in claim.devices if one.device == device]
         theirs = [self._config(other, one) for one in other.devices if one.device == device]
         return all(one == another for one in mine for another in theirs)
+
+    def needs_activation(self, claim: AllocatedClaim) -> bool:
+        """Dynamic MIG instances and time slices are hardware; a whole GPU as it is needs nothing."""
+        return self.options.dynamic_mig or bool(claim.configs)
 
     async def activate(self, claim: AllocatedClaim) -> None:
         """Makes dynamic MIG instances at their allocated places and sets time slices."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,7 @@ class NodeDriver:
         self._boot_id = host_boot_id() if boot_id is None else boot_id
         self._ledger: ClaimLedger | None = None
         self._locks = DeviceLocks()
+        self._calls: set[asyncio.Task[PrepareResult]] = set()
         self._releases = handover.Releases()
         self._board = HealthBoard()
         self._waiting_reason = ""
@@ -128,8 +129,27 @@ class NodeDriver:
     async def stop(self) -> None:
         """Unregisters, ends calls in flight, stops publishing. Slices and prepared claims stay, as an upgrade needs."""
         await self._server.stop()
+        await self._end_calls()
         await self._publisher.stop()
         await self._events.stop()
+        self._close_ledger()
+
+    async def kill(self) -> None:
+        """Ends at once and leaves everything as a killed process would: sockets, journal, CDI files (for tests)."""
+        self._close_ledger()
+        await self._server.kill()
+        await self._end_calls()
+        await self._publisher.stop()
+        await self._events.stop()
+
+    async def _end_calls(self) -> None:
+        """Cancels calls that outlived their caller; what they had begun is undone, unless the journal is closed."""
+        calls = list(self._calls)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    def _close_ledger(self) -> None:
         if self._ledger is not None:
             self._ledger.close()
             self._ledger = None
@@ -186,17 +206,25 @@ class NodeDriver:
 
     async def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, PrepareResult]:
         """Makes the claims ready, side by side; one claim's failure is its own."""
-        results = await asyncio.gather(*(self._answer(self._prepare(claim), claim) for claim in claims))
+        results = await self._side_by_side(self._answer(self._prepare(claim), claim) for claim in claims)
         return {claim.uid: result for claim, result in zip(claims, results, strict=True)}
 
     async def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, str]:
         """Undoes it; claims that are not known are done already."""
-        results = await asyncio.gather(*(self._answer(self._unprepare(claim), claim) for claim in claims))
+        results = await self._side_by_side(self._answer(self._unprepare(claim), claim) for claim in claims)
         return {claim.uid: result.error for claim, result in zip(claims, results, strict=True)}
 
     def health(self) -> AsyncIterator[list[DeviceHealth]]:
         """The health of all published devices, now and at every change."""
         return self._board.watch()
+
+    async def _side_by_side(self, calls: Iterable[Coroutine[Any, Any, PrepareResult]]) -> list[PrepareResult]:
+        """Runs calls to their end even when the kubelet gives up: it will ask again, and then the answer is there."""
+        tasks = [asyncio.create_task(call) for call in calls]
+        for task in tasks:
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
+        return await asyncio.shield(asyncio.gather(*tasks))
 
     async def _answer(self, call: Awaitable[PrepareResult], claim: ClaimRef) -> PrepareResult:
         try:
@@ -231,32 +259,40 @@ class NodeDriver:
         uid = claim.claim.uid
         exclusive = [key for key, device in self._keys(claim) if not device.admin_access]
         shared = [key for key, device in self._keys(claim) if key in exclusive and self._shares(claim, device)]
-        await self._claims.begin(claim.claim, exclusive, shared=shared, detail=claim.to_json())
+        self._claims.check(claim.claim, exclusive, shared)  # a conflict must be found before anything can be undone
+        intent = self._claims.begin(claim.claim, exclusive, shared=shared, detail=claim.to_json())
         try:
-            await self.kind.activate(claim)
-            self.files.write(uid, self.kind.edits(claim))
-            prepared = [
-                PreparedDevice(
-                    (device.base_request,),
-                    device.pool,
-                    device.device,
-                    (self.files.device_id(uid, device.device),),
-                    device.share_id,
-                )
-                for device in claim.devices
-            ]
-            held = await self._claims.complete(uid, prepared)
+            if self.kind.needs_activation(claim):
+                await intent
+                await self.kind.activate(claim)
+                self.files.write(uid, self.kind.edits(claim))
+            else:
+                # Only the CDI file is to be made. One that no journal knows is removed at the next start, so it need
+                # not wait for the barrier of the intent.
+                barrier = asyncio.ensure_future(intent)
+                await asyncio.sleep(0)
+                try:
+                    self.files.write(uid, self.kind.edits(claim))
+                finally:
+                    await barrier
+            held = await self._claims.complete(uid, [self._prepared(uid, device) for device in claim.devices])
         except BaseException:
-            await asyncio.shield(self._undo(claim))
+            await self._undo(claim)
             raise
         return PrepareResult(held.prepared)
 
+    def _prepared(self, uid: ClaimUID, device: AllocatedDevice) -> PreparedDevice:
+        ids = (self.files.device_id(uid, device.device),)
+        return PreparedDevice((device.base_request,), device.pool, device.device, ids, device.share_id)
+
     async def _undo(self, claim: AllocatedClaim) -> None:
         """Takes back a prepare that failed half way; what cannot be taken back stays in the journal."""
+        uid = claim.claim.uid
         try:
-            await self.kind.deactivate(claim)
-            self.files.remove(claim.claim.uid)
-            await self._claims.release(claim.claim.uid)
+            if uid in self._claims.claims:  # else the intent could not be written, and nothing was done
+                await self.kind.deactivate(claim)
+            self.files.remove(uid)
+            await self._claims.release(uid)
         except (DrakkarError, OSError) as error:
             _log.error("claim %s: undoing a failed prepare failed: %s", claim.claim, error)
         self._releases.announce()
@@ -326,10 +362,11 @@ class NodeDriver:
                 if not (shared and key in holder.shared):
                     return device.device, holder
                 self._check_compatible(claim, holder, device.device)
-            for other in self.kind.overlapping(device.device):
-                for holder in self._claims.holders(self._key(other)):
-                    if holder.claim.uid != claim.claim.uid:
-                        return other, holder
+            overlapping = self.kind.overlapping(device.device)
+            for holder in self._claims.claims.values() if overlapping else ():
+                for other in holder.devices:
+                    if other.device in overlapping and holder.claim.uid != claim.claim.uid:
+                        return other.device, holder
         return None
 
     def _check_compatible(self, claim: AllocatedClaim, holder: HeldClaim, device: str) -> None:
@@ -356,11 +393,8 @@ class NodeDriver:
         return [(self._key(device.device), device) for device in claim.devices]
 
     def _keys_around(self, claim: AllocatedClaim) -> list[DeviceKey]:
-        """What to lock: the claim's devices and all that are made of the same hardware."""
-        names = {device.device for device in claim.devices}
-        for name in tuple(names):
-            names |= self.kind.overlapping(name)
-        return [self._key(name) for name in names]
+        """What to lock: the hardware that the claim's devices are made of."""
+        return [self._key(name) for name in {self.kind.hardware(device.device) for device in claim.devices}]
 
     # --- restart ----------------------------------------------------------------------------------------------------
 

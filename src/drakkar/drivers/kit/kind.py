@@ -72,9 +72,17 @@ class DeviceKind(ABC):
         """Names of other devices made of the same hardware: while `device` is held, they cannot be (partitions)."""
         return frozenset()
 
+    def hardware(self, device: str) -> str:
+        """The name of the piece of hardware that `device` is, or is a part of: claims on one piece take turns."""
+        return device
+
     def compatible(self, claim: AllocatedClaim, other: AllocatedClaim, device: str) -> bool:
         """Whether two claims may share `device` with the parameters they have."""
         return True
+
+    def needs_activation(self, claim: AllocatedClaim) -> bool:
+        """Whether `activate` has anything to do for `claim`; by default if it is overridden."""
+        return type(self).activate is not DeviceKind.activate
 
     async def activate(self, claim: AllocatedClaim) -> None:
         """Sets the hardware up; called after the intent is durable, must be idempotent."""
