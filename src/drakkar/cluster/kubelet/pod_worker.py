@@ -387,9 +387,9 @@ class PodWorker:
             return RETRY_SECONDS
         await self._publish()
         await self._forget_containers()
+        await asyncio.to_thread(self._remove_files)
         if not self._removed:
             await self._writer.delete()
-        await asyncio.to_thread(self._remove_files)
         self._finished = True
         self._ended_callback(self)
         return None

@@ -17,6 +17,7 @@ from drakkar.cluster.kubelet import podspec
 from drakkar.cluster.kubelet.claims import NodeClaims, devices_for
 from drakkar.cluster.kubelet.plugins import Plugin
 from drakkar.cluster.kubelet.podspec import Pod, Spec
+from drakkar.errors import DrakkarError
 from drakkar.kube.clock import Clock
 from drakkar.preparation import stubs
 
@@ -97,8 +98,12 @@ class ResourceHealth:
 
     def container_status(self, pod: Pod, container: Spec, claims: NodeClaims) -> list[dict[str, Any]]:
         """`allocatedResourcesStatus` of one container; empty without claims."""
-        statuses = []
-        for use in podspec.container_claims(pod, container):
+        statuses: list[dict[str, Any]] = []
+        try:
+            uses = podspec.container_claims(pod, container)
+        except DrakkarError:
+            return statuses  # a claim was not created yet
+        for use in uses:
             claim = claims.get(pod["metadata"]["namespace"], use.claim_name)
             if claim is None or not use.pod_claim:
                 continue
