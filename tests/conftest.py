@@ -1,0 +1,44 @@
+"""What tests need from outside, and what happens when it is missing.
+
+A missing prerequisite skips, saying what would run the test. Where ``DRAKKAR_REQUIRE`` names it (CI does), it fails.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+_REQUIRED = os.environ.get("DRAKKAR_REQUIRE", "").split(",")
+
+
+def missing(what: str, message: str) -> None:
+    """Skip, or fail where `what` (root, kubectl) is required."""
+    if what in _REQUIRED:
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("root") is not None:
+        if os.geteuid() != 0:
+            missing("root", "needs root: run the tests as root on Linux")
+        if shutil.which("runc") is None:
+            missing("root", "needs runc: install it (Debian: apt-get install runc)")
+
+
+@pytest.fixture(scope="session")
+def kubectl_cache() -> Path:
+    return Path(os.environ.get("DRAKKAR_CACHE") or Path("~/.cache/drakkar").expanduser()) / "kubectl"
+
+
+def kubectl(minor: int) -> str:
+    """The path of kubectl 1.`minor`, fetched if need be."""
+    from tools import kubectl as kubectls
+
+    try:
+        return str(kubectls.fetch(minor))
+    except (SystemExit, OSError) as error:
+        missing("kubectl", f"needs kubectl 1.{minor}: {error}")
+        raise
