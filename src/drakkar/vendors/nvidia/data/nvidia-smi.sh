@@ -300,7 +300,7 @@ csv_gpu() {
         esac
         if [ "$1" = header ]; then
             value=$name
-            [ -n "$unit" ] && [ "$nounits" = no ] && value="$name [$unit]"
+            [ -n "$unit" ] && value="$name [$unit]"
         elif [ -n "$unit" ] && [ "$nounits" = no ] && [ "$value" != '[N/A]' ]; then
             value="$value $unit"
         fi
