@@ -94,8 +94,11 @@ class Cluster:
         from drakkar.cluster.runtimes.choice import choose_runtime
 
         certificates = pki.prepare(self.where.data / "pki")
-        families = {request.model: catalog.family_of(request.model) for request in self._requests}
-        self.runtime = choose_runtime(self._runtime_name, self.where.data / "runtime", layouts=self._images)
+        families = catalog.families(request.model for request in self._requests)
+        hidden = [pattern for family in families for pattern in family.host_files]
+        self.runtime = choose_runtime(
+            self._runtime_name, self.where.data / "runtime", layouts=self._images, hidden=hidden
+        )
         store = Store(Log(self.where.data / "store")) if self.where.durable else Store()
         self._closing.push_async_callback(store.close)
         keys = await asyncio.to_thread(certificates.wait)
@@ -202,8 +205,8 @@ class Cluster:
         self._closing.push_async_callback(controllers.stop)
         self._closing.push_async_callback(scheduler.stop)
 
-    async def _install_classes(self, families: dict[str, catalog.Family]) -> None:
-        for family in families.values():
+    async def _install_classes(self, families: list[catalog.Family]) -> None:
+        for family in families:
             for obj in family.device_classes():
                 try:
                     await self.client.create(DEVICE_CLASSES, obj)

@@ -155,6 +155,10 @@ async def start_all(nodes: Sequence[EmbeddedNode], *, at_once: int = 8, done: Ca
             await node.start()
             done(node)
 
-    async with asyncio.TaskGroup() as group:
-        for node in nodes:
-            group.create_task(one(node))
+    tasks = [asyncio.create_task(one(node), name=f"start {node.name}") for node in nodes]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

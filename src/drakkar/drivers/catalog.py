@@ -6,7 +6,7 @@ The embedded cluster asks here and nowhere else, so that it knows no vendor: a n
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -48,6 +48,7 @@ class Family:
     build: Callable[[str, str, Path], Machine]
     drivers: Callable[[Machine, str, Client, NodePlaces, Clock], Sequence[NodeDriver]]
     device_classes: Callable[[], list[dict[str, Any]]]
+    host_files: tuple[str, ...] = ()  # shell patterns: what a host with real devices must not lend to containers
 
 
 def _nvidia() -> Family:
@@ -70,7 +71,8 @@ def _nvidia() -> Family:
         )
         return [driver]
 
-    return Family(model_names, build_machine, drivers, device_classes)
+    host_files = ("/usr/bin/nvidia-*", "/usr/lib/*/libnvidia-*", "/usr/lib/*/libcuda*", "/usr/lib64/libnvidia-*")
+    return Family(model_names, build_machine, drivers, device_classes, host_files)
 
 
 FAMILIES: tuple[Callable[[], Family], ...] = (_nvidia,)
@@ -79,6 +81,12 @@ FAMILIES: tuple[Callable[[], Family], ...] = (_nvidia,)
 def models() -> list[str]:
     """Every machine model that can be simulated."""
     return sorted(name for family in FAMILIES for name in family().model_names())
+
+
+def families(wanted: Iterable[str]) -> list[Family]:
+    """The families of the models `wanted`, each once; all of them where none is wanted."""
+    found = {family.device_classes: family for family in map(family_of, set(wanted))}
+    return list(found.values()) or [make() for make in FAMILIES]
 
 
 def family_of(model: str) -> Family:
