@@ -7,7 +7,11 @@ applied to whole slices, so that everything behind them works on ordinary Resour
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
+
+from drakkar.kube.clock import parse_rfc3339
+from drakkar.scheduling.taints import tolerates
 
 Rule = Mapping[str, Any]
 
@@ -39,3 +43,21 @@ def apply_rules(piece: Mapping[str, Any], rules: Iterable[Rule]) -> Mapping[str,
 def _tainted(device: Mapping[str, Any], rules: Iterable[Rule], driver: str, pool: str) -> Mapping[str, Any]:
     added = [rule["spec"]["taint"] for rule in rules if selects(rule, driver, pool, device.get("name") or "")]
     return {**device, "taints": [*(device.get("taints") or ()), *added]} if added else device
+
+
+def seconds_left(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]], now: datetime) -> float | None:
+    """Seconds until a pod must leave because of a NoExecute taint: 0 for now, None for never.
+
+    Untolerated means now. Tolerated means never, or the shortest `tolerationSeconds` among the tolerations that match,
+    counted from when the taint was added.
+    """
+    matching = [one for one in tolerations if tolerates(one, taint)]
+    if not matching:
+        return 0.0
+    limits: list[int] = [one["tolerationSeconds"] for one in matching if one.get("tolerationSeconds") is not None]
+    if not limits:
+        return None
+    added = taint.get("timeAdded")
+    since = parse_rfc3339(added) if added else now
+    allowed = float(max(0, min(limits)))
+    return max(0.0, allowed - (now - since).total_seconds())

@@ -7,14 +7,18 @@ from collections.abc import Collection
 from drakkar.cluster.controllers.claim_release import ClaimRelease
 from drakkar.cluster.controllers.claim_templates import ClaimTemplates
 from drakkar.cluster.controllers.controller import Context, Controller
+from drakkar.cluster.controllers.daemon_sets import DaemonSets
 from drakkar.cluster.controllers.deployments import Deployments
+from drakkar.cluster.controllers.device_taint_eviction import DeviceTaintEviction
 from drakkar.cluster.controllers.garbage import GarbageCollector
 from drakkar.cluster.controllers.jobs import Jobs
 from drakkar.cluster.controllers.namespaces import Namespaces
 from drakkar.cluster.controllers.node_lifecycle import NodeLifecycle
+from drakkar.cluster.controllers.node_taint_eviction import NodeTaintEviction
 from drakkar.cluster.controllers.pod_collection import PodCollection
 from drakkar.cluster.controllers.replica_sets import ReplicaSets
 from drakkar.cluster.controllers.service_accounts import ServiceAccounts
+from drakkar.cluster.controllers.stateful_sets import StatefulSets
 from drakkar.kube.client import Client
 from drakkar.kube.clock import Clock, SystemClock
 
@@ -23,12 +27,16 @@ CONTROLLERS: dict[str, type[Controller]] = {
     "resource-claim-release": ClaimRelease,
     "replica-sets": ReplicaSets,
     "deployments": Deployments,
+    "stateful-sets": StatefulSets,
+    "daemon-sets": DaemonSets,
     "jobs": Jobs,
     "garbage": GarbageCollector,
     "namespaces": Namespaces,
     "service-accounts": ServiceAccounts,
     "pod-collection": PodCollection,
     "node-lifecycle": NodeLifecycle,
+    "node-taint-eviction": NodeTaintEviction,
+    "device-taint-eviction": DeviceTaintEviction,
 }
 """Every controller by the name under which it can be left out."""
 

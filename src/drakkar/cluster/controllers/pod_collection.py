@@ -5,8 +5,9 @@ Every twenty seconds, with forty seconds of grace for nodes that may come back (
 
 from __future__ import annotations
 
-from drakkar.cluster.controllers import conditions, pods
+from drakkar.cluster.controllers import pods
 from drakkar.cluster.controllers.controller import Context, Controller, Key, Object, key_of
+from drakkar.cluster.controllers.evictions import delete_pod, mark_disrupted
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.resources import NODES, PODS
 
@@ -72,13 +73,7 @@ class PodCollection(Controller):
             await self._fail(pod, "DeletionByPodGC", "PodGC: node no longer exists")
         elif node and not pods.is_finished(pod):
             await self._fail(pod, "DeletionByPodGC", "PodGC: node is out-of-service")
-        try:
-            await self.client.delete(
-                PODS, key[1], key[0], grace_period_seconds=0, preconditions={"uid": pod["metadata"]["uid"]}
-            )
-        except ApiError as error:
-            if not (error.not_found or error.conflict):
-                raise
+        await delete_pod(self.client, pod, grace_period_seconds=0)
         return None
 
     async def _gone(self, node: str) -> bool:
@@ -89,20 +84,8 @@ class PodCollection(Controller):
         return False
 
     async def _fail(self, pod: Object, reason: str, message: str) -> None:
-        status = pod.get("status") or {}
-        listed = conditions.put(
-            status.get("conditions") or [], "DisruptionTarget", True, reason=reason, message=message,
-            now=self.clock.now(),
-        )  # fmt: skip
-        patch = {
-            "metadata": {"uid": pod["metadata"]["uid"]},
-            "status": {"phase": "Failed", "conditions": [one for one in listed if one["type"] == "DisruptionTarget"]},
-        }
-        metadata = pod["metadata"]
         try:
-            await self.client.patch(
-                PODS, metadata["name"], patch, kind="strategic", namespace=metadata["namespace"], subresource="status"
-            )
+            await mark_disrupted(self.client, self.clock, pod, reason, message, phase="Failed")
         except ApiError as error:
             if not error.not_found:
                 raise
