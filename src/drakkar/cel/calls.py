@@ -1,0 +1,226 @@
+"""Calls: finding the implementation for the classes of the arguments, and charging for it.
+
+Arguments are all evaluated first. Unary and binary calls pay even if an argument failed; longer ones stop at the first
+failed argument and then pay nothing unless it was the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from drakkar.cel.signatures import Implementation, Overload, Price
+from drakkar.cel.steps import Body, Frame, LimitReached, Step, charged
+from drakkar.cel.types import Type
+from drakkar.cel.values import Failure, type_name
+
+_ANY: Final = None
+# Operators that upstream runs without looking at declarations first; their error names no types.
+_BARE: Final = frozenset(["_+_", "_-_", "_*_", "_/_", "_%_", "!_", "-_", "startsWith", "endsWith", "contains", "matches", "@in", "size"])
+
+
+class Dispatcher:
+    """Chooses among overloads by the classes of the arguments."""
+
+    __slots__ = ("function", "overloads", "table")
+
+    def __init__(self, function: str, overloads: Sequence[Overload]) -> None:
+        self.function = function
+        self.overloads = tuple(overload for overload in overloads if overload.implementation is not None)
+        self.table: dict[Any, Implementation] = {}
+        """Implementations by class (unary) or classes of the arguments, for overloads that need no closer look."""
+
+    def find(self, arguments: Sequence[Any]) -> Implementation | Failure:
+        """The implementation for these values, or the failure to return."""
+        for argument in arguments:
+            if type(argument) is Failure:
+                return argument
+        for overload in self.overloads:
+            if len(overload.classes) == len(arguments) and _fits(overload, arguments):
+                implementation = overload.implementation
+                assert implementation is not None
+                if not any(_looks_inside(parameter) for parameter in overload.parameters):
+                    classes = tuple(map(type, arguments))
+                    self.table[classes[0] if len(classes) == 1 else classes] = implementation
+                return implementation
+        if self.function in _BARE:
+            return Failure("no such overload")
+        given = ", ".join(type_name(argument) for argument in arguments)
+        return Failure(f"no such overload: {self.function}({given})")
+
+
+def _looks_inside(parameter: Type) -> bool:
+    return any(inner.kind not in ("param", "dyn") for inner in parameter.parameters)
+
+
+def _fits(overload: Overload, arguments: Sequence[Any]) -> bool:
+    for parameter, kind, argument in zip(overload.parameters, overload.classes, arguments, strict=True):
+        if kind is not _ANY and not (type(argument) is kind or _is_kind(argument, kind)):
+            return False
+        if kind is _ANY and not _is_opaque_of(parameter, argument):
+            return False
+        if parameter.parameters and not _elements_fit(parameter, argument):
+            return False
+    return True
+
+
+def _is_kind(argument: Any, kind: type) -> bool:
+    """Subclasses count, except that bool and UInt are no int."""
+    return kind is not int and isinstance(argument, kind)
+
+
+def _is_opaque_of(parameter: Type, argument: Any) -> bool:
+    if parameter.kind in ("param", "dyn", "any"):
+        return True
+    return type_name(argument) == parameter.name
+
+
+def _elements_fit(parameter: Type, argument: Any) -> bool:
+    """Upstream looks at the first element of a list or map only."""
+    if parameter.kind == "list":
+        return not argument or value_fits(parameter.parameters[0], argument[0])
+    if parameter.kind == "map" and argument:
+        key = next(iter(argument))
+        return value_fits(parameter.parameters[1], argument[key])
+    return True
+
+
+_RUNTIME_NAMES: Final = {
+    "duration": "google.protobuf.Duration",
+    "timestamp": "google.protobuf.Timestamp",
+}
+
+
+def value_fits(wanted: Type, value: Any) -> bool:
+    """Whether a value may be passed where the declared type is `wanted`."""
+    if wanted.kind in ("param", "dyn", "any"):
+        return True
+    if type_name(value) != _RUNTIME_NAMES.get(wanted.name, wanted.name):
+        return False
+    return not wanted.parameters or _elements_fit(wanted, value)
+
+
+def plan_call(dispatcher: Dispatcher, price: Price, arguments: list[Step], precise: bool) -> Step:
+    """A call with everything evaluated."""
+    build = _BY_COUNT.get(len(arguments), _many)
+    return build(dispatcher, price, arguments, precise)
+
+
+def _nullary(dispatcher: Dispatcher, price: Price, _: list[Step], precise: bool) -> Step:
+    implementation = dispatcher.find(())
+    if isinstance(implementation, Failure):
+        failure = implementation
+        return charged(1, lambda _: failure, precise)
+    value = implementation()
+    return charged(price if isinstance(price, int) else 1, lambda _: value, precise)
+
+
+def _unary(dispatcher: Dispatcher, price: Price, arguments: list[Step], precise: bool) -> Step:
+    argument = arguments[0]
+    table, find, body = dispatcher.table, dispatcher.find, argument.body
+
+    def apply(value: Any) -> Any:
+        found = find((value,))
+        return found if type(found) is Failure else found(value)  # type: ignore[operator]
+
+    if isinstance(price, int):
+
+        def plain(frame: Frame) -> Any:
+            value = body(frame)
+            implementation = table.get(type(value))
+            return apply(value) if implementation is None else implementation(value)
+
+        return charged(argument.fixed + price, plain, precise)
+    priced = price
+
+    def metered(frame: Frame) -> Any:
+        value = body(frame)
+        implementation = table.get(type(value))
+        result = apply(value) if implementation is None else implementation(value)
+        spent = frame[0] + priced((value,), result)
+        frame[0] = spent
+        if spent > frame[1]:
+            raise LimitReached
+        return result
+
+    return charged(argument.fixed, metered, precise)
+
+
+def _binary(dispatcher: Dispatcher, price: Price, arguments: list[Step], precise: bool) -> Step:
+    first, second = arguments
+    table, find = dispatcher.table, dispatcher.find
+    left_body, right_body = first.body, second.body
+
+    def apply(left: Any, right: Any) -> Any:
+        found = find((left, right))
+        return found if type(found) is Failure else found(left, right)  # type: ignore[operator]
+
+    if not isinstance(price, int):
+        return charged(first.fixed + second.fixed, _metered(left_body, right_body, table, apply, price), precise)
+    if second.constant:
+        right, kind = second.value, type(second.value)
+
+        def with_constant(frame: Frame) -> Any:
+            left = left_body(frame)
+            implementation = table.get((type(left), kind))
+            return apply(left, right) if implementation is None else implementation(left, right)
+
+        return charged(first.fixed + price + second.fixed, with_constant, precise)
+
+    def plain(frame: Frame) -> Any:
+        left = left_body(frame)
+        right = right_body(frame)
+        implementation = table.get((type(left), type(right)))
+        return apply(left, right) if implementation is None else implementation(left, right)
+
+    return charged(first.fixed + second.fixed + price, plain, precise)
+
+
+def _metered(
+    left_body: Body,
+    right_body: Body,
+    table: dict[Any, Implementation],
+    apply: Callable[[Any, Any], Any],
+    price: Callable[[Sequence[Any], Any], int],
+) -> Body:
+    def metered(frame: Frame) -> Any:
+        left = left_body(frame)
+        right = right_body(frame)
+        implementation = table.get((type(left), type(right)))
+        result = apply(left, right) if implementation is None else implementation(left, right)
+        spent = frame[0] + price((left, right), result)
+        frame[0] = spent
+        if spent > frame[1]:
+            raise LimitReached
+        return result
+
+    return metered
+
+
+def _many(dispatcher: Dispatcher, price: Price, arguments: list[Step], precise: bool) -> Step:
+    return Step(0, many_body(dispatcher, price, [argument.run() for argument in arguments], precise))
+
+
+def many_body(dispatcher: Dispatcher, price: Price, bodies: list[Body], precise: bool) -> Body:
+    """A call that stops at the first failed argument; it pays only if all arguments were evaluated."""
+    last = len(bodies) - 1
+
+    def body(frame: Frame) -> Any:
+        values = []
+        for index, argument in enumerate(bodies):
+            value = argument(frame)
+            if type(value) is Failure and index != last:
+                return value
+            values.append(value)
+        found = dispatcher.find(values)
+        result = found if isinstance(found, Failure) else found(*values)
+        spent = frame[0] + (price if isinstance(price, int) else price(values, result))
+        frame[0] = spent
+        if spent > frame[1]:
+            raise LimitReached
+        return result
+
+    return body
+
+
+_BY_COUNT: Final = {0: _nullary, 1: _unary, 2: _binary}

@@ -1,0 +1,105 @@
+"""The value that selectors know as `device`.
+
+Built once per device content and never changed: attributes and capacities by domain and name, as expressions see them,
+plus one flat table for the paths that nearly all selectors use. Unprefixed names stand under the driver's domain
+(KEP-4381). A domain nobody uses is an empty map, never an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from drakkar.kube.quantity import Quantity, QuantityError
+from drakkar.kube.semver import Version, VersionError
+
+ATTRIBUTE_PREFIX: Final = "a\0"
+CAPACITY_PREFIX: Final = "c\0"
+
+
+class Domains(dict[str, dict[str, Any]]):
+    """A map from domain to names in which every domain can be looked up."""
+
+    __slots__ = ()
+
+
+class DeviceValue(dict[str, Any]):
+    """A device as selectors see it: `driver`, `attributes`, `capacity`, `allowMultipleAllocations`.
+
+    `flat` has every attribute and capacity under one key. `problem` is not empty if an attribute has no value or a
+    version that does not parse: then every evaluation fails, as in Kubernetes.
+    """
+
+    __slots__ = ("flat", "problem")
+
+    flat: dict[str, Any]
+    problem: str
+
+    @classmethod
+    def from_json(cls, driver: str, device: Mapping[str, Any]) -> DeviceValue:
+        """Convert a device of a ResourceSlice (`resource.k8s.io/v1`; the `basic` wrapper of v1beta1 is understood).
+
+        The device is only read. What is wrong with it is kept in `problem`, not raised.
+        """
+        basic = device.get("basic")
+        content = basic if isinstance(basic, Mapping) else device
+        value = cls()
+        value.flat = {}
+        value.problem = ""
+        attributes, capacity = Domains(), Domains()
+        for name, attribute in (content.get("attributes") or {}).items():
+            try:
+                converted = _attribute(attribute)
+            except ValueError as problem:
+                value.problem = value.problem or f"attribute {name}: {problem}"
+                continue
+            value._put(attributes, ATTRIBUTE_PREFIX, driver, name, converted)
+        for name, entry in (content.get("capacity") or {}).items():
+            try:
+                amount = Quantity.from_json(entry.get("value") if isinstance(entry, Mapping) else entry)
+            except QuantityError as problem:
+                value.problem = value.problem or f"capacity {name}: {problem}"
+                continue
+            value._put(capacity, CAPACITY_PREFIX, driver, name, amount)
+        value["driver"] = driver
+        value["allowMultipleAllocations"] = bool(content.get("allowMultipleAllocations"))
+        value["attributes"] = attributes
+        value["capacity"] = capacity
+        return value
+
+    def _put(self, domains: Domains, prefix: str, driver: str, name: str, value: Any) -> None:
+        domain, slash, short = name.partition("/")
+        if not slash:
+            domain, short = driver, name
+        domains.setdefault(domain, {})[short] = value
+        self.flat[f"{prefix}{domain}\0{short}"] = value
+
+
+def _versions(texts: list[str]) -> list[Version]:
+    return [_version(text) for text in texts]
+
+
+def _version(text: str) -> Version:
+    try:
+        return Version.parse(text)
+    except VersionError as problem:
+        raise ValueError(f"parse semantic version: {problem.message}") from None
+
+
+_LISTS: Final = (("ints", list), ("bools", list), ("strings", list), ("versions", _versions))
+_SCALARS: Final = ("int", "bool", "string")
+
+
+def _attribute(attribute: Mapping[str, Any]) -> Any:
+    for name, convert in _LISTS:
+        values = attribute.get(name)
+        if values is not None:
+            return convert(values)
+    for name in _SCALARS:
+        value = attribute.get(name)
+        if value is not None:
+            return value
+    version = attribute.get("version")
+    if version is not None:
+        return _version(version)
+    raise ValueError("unsupported attribute value")

@@ -1,0 +1,1 @@
+"""The function libraries of Kubernetes' CEL environment, one file each."""

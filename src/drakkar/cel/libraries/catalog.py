@@ -1,0 +1,45 @@
+"""Which library came with which Kubernetes version (from the release notes and KEPs of the CEL libraries)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from drakkar.cel.libraries.comprehensions import BINDINGS, TWO_VARIABLES
+from drakkar.cel.libraries.conversions import CONVERSIONS
+from drakkar.cel.libraries.lists import EXTENDED_LISTS, INCLUDES, LISTS
+from drakkar.cel.libraries.optionals import OPTIONALS
+from drakkar.cel.libraries.quantities import QUANTITIES
+from drakkar.cel.libraries.regex import MATCHES, REGEX
+from drakkar.cel.libraries.semvers import SEMVERS
+from drakkar.cel.libraries.sets import SETS
+from drakkar.cel.libraries.standard import MIXED_COMPARISON, STANDARD
+from drakkar.cel.libraries.strings import STRINGS
+from drakkar.cel.libraries.times import TIMES
+from drakkar.cel.signatures import Library
+
+SINCE: Final[tuple[tuple[int, Library], ...]] = (
+    (0, STANDARD),
+    (0, CONVERSIONS),
+    (0, TIMES),
+    (0, MATCHES),
+    (0, LISTS),
+    (0, REGEX),
+    (0, STRINGS),
+    (28, OPTIONALS),
+    (28, QUANTITIES),
+    (28, MIXED_COMPARISON),
+    (29, SETS),
+    (31, BINDINGS),
+    (32, TWO_VARIABLES),
+    (33, SEMVERS),
+    (34, EXTENDED_LISTS),
+)
+_INCLUDES_FOR_ALL: Final = 37
+
+
+def libraries_for(minor: int, *, includes: bool) -> list[Library]:
+    """The libraries of Kubernetes 1.`minor`; `includes` came with the gate of list attributes in 1.36."""
+    libraries = [library for since, library in SINCE if since <= minor]
+    if includes or minor >= _INCLUDES_FOR_ALL:
+        libraries.append(INCLUDES)
+    return libraries

@@ -1,0 +1,42 @@
+"""Two-variable comprehensions and cel.bind (cel-go's comprehensions and bindings extensions)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from drakkar.cel import macros
+from drakkar.cel.signatures import Library
+from drakkar.cel.values import Failure, key_of, keys_of
+
+
+def _key_text(key: Any) -> str:
+    return str(key).lower() if isinstance(key, bool) else str(key)
+
+
+def _insert(mapping: dict[Any, Any], key: Any, value: Any) -> Any:
+    hashed = key_of(key)
+    if hashed is None:
+        return Failure(f"unsupported key type: {key}")
+    if hashed in mapping:
+        return Failure(f"insert failed: key {_key_text(key)} already exists")
+    return {**mapping, hashed: value}
+
+
+def _insert_all(mapping: dict[Any, Any], entries: dict[Any, Any]) -> Any:
+    for hashed, key in zip(entries, keys_of(entries), strict=True):
+        if hashed in mapping:
+            return Failure(f"insert failed: key {_key_text(key)} already exists")
+    return {**mapping, **entries}
+
+
+TWO_VARIABLES: Final = Library(
+    name="two-variable comprehensions",
+    declarations="""
+cel.@mapInsert(map(<K>, <V>), <K>, <V>) -> map(<K>, <V>)    @mapInsert_map_key_value
+cel.@mapInsert(map(<K>, <V>), map(<K>, <V>)) -> map(<K>, <V>)    @mapInsert_map_map
+""",
+    implementations={"@mapInsert_map_key_value": _insert, "@mapInsert_map_map": _insert_all},
+    macros=macros.TWO_VARIABLES,
+)
+
+BINDINGS: Final = Library(name="bindings", macros=macros.BINDINGS)

@@ -1,0 +1,226 @@
+"""Durations and timestamps: reading, printing, arithmetic and their getters.
+
+Durations are written as Go writes them ("1h2m3.5s"), timestamps as RFC 3339. Zones are IANA names or offsets.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from drakkar.cel.signatures import Library
+from drakkar.cel.values import (
+    INT_MAX,
+    INT_MIN,
+    YEAR_ONE,
+    YEAR_TEN_THOUSAND,
+    Duration,
+    Failure,
+    Timestamp,
+)
+
+_SECOND: Final = 1_000_000_000
+_UNITS: Final = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,
+    "μs": 1_000,
+    "ms": 1_000_000,
+    "s": _SECOND,
+    "m": 60 * _SECOND,
+    "h": 3600 * _SECOND,
+}
+_PART: Final = re.compile(r"([0-9]*)(\.[0-9]*)?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_TIMESTAMP: Final = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)T(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
+)
+_OFFSET: Final = re.compile(r"([+-]?)(\d+):(\d+)", re.ASCII)
+_INT_OVERFLOW: Final = Failure("integer overflow")
+_OVERFLOW: Final = Failure("timestamp overflow")
+
+
+def parse_duration(text: str) -> int | None:
+    """Nanoseconds, or None if the text is no duration or does not fit into 64 bits."""
+    sign = -1 if text[:1] == "-" else 1
+    rest = text[1:] if text[:1] in ("+", "-") else text
+    if rest == "0":
+        return 0
+    if not rest or len(rest) > 1000:
+        return None
+    total, position = 0, 0
+    while position < len(rest):
+        part = _PART.match(rest, position)
+        if part is None:
+            return None
+        whole, fraction, unit = part.group(1), (part.group(2) or "")[1:], _UNITS[part.group(3)]
+        if not whole and not fraction:
+            return None
+        if int(whole or 0) > 1 << 63:
+            return None
+        total += int(whole or 0) * unit
+        if fraction:
+            total += int(fraction[:18]) * unit // 10 ** len(fraction[:18])
+        if total > 1 << 63:
+            return None
+        position = part.end()
+    total *= sign
+    return total if INT_MIN <= total <= INT_MAX else None
+
+
+def duration_text(nanos: int) -> str:
+    """Seconds with as many decimals as needed: "90s", "1.5s"."""
+    sign = "-" if nanos < 0 else ""
+    seconds, rest = divmod(abs(nanos), _SECOND)
+    fraction = f".{rest:09d}".rstrip("0") if rest else ""
+    return f"{sign}{seconds}{fraction}s"
+
+
+def parse_timestamp(text: str) -> int | None:
+    """Nanoseconds since 1970, or None if the text is no RFC 3339 time between the years 1 and 9999."""
+    found = _TIMESTAMP.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second = (int(found.group(index)) for index in range(1, 7))
+    if found.group(8) and (int(found.group(9)) > 24 or int(found.group(10)) > 60):
+        return None
+    try:
+        whole = datetime(year or 4, month, day, hour, minute, second, tzinfo=UTC)
+    except ValueError:
+        return None
+    if not year:
+        return None
+    seconds = (whole - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
+    if found.group(8):
+        offset = int(found.group(9)) * 3600 + int(found.group(10)) * 60
+        seconds += offset if found.group(8) == "-" else -offset
+    nanos = seconds * _SECOND + int((found.group(7) or "0")[:9].ljust(9, "0"))
+    return nanos if YEAR_ONE <= nanos < YEAR_TEN_THOUSAND else None
+
+
+def timestamp_text(nanos: int) -> str:
+    """RFC 3339 in UTC, with as many decimals as needed."""
+    seconds, rest = divmod(nanos, _SECOND)
+    moment = _moment(seconds)
+    fraction = f".{rest:09d}".rstrip("0") if rest else ""
+    return moment.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0") + fraction + "Z"
+
+
+def _moment(seconds: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+
+
+def _timestamp(nanos: int) -> Any:
+    return Timestamp(nanos) if YEAR_ONE <= nanos < YEAR_TEN_THOUSAND else _OVERFLOW
+
+
+def _duration(nanos: int) -> Any:
+    return Duration(nanos) if INT_MIN <= nanos <= INT_MAX else _INT_OVERFLOW
+
+
+def _local(stamp: Timestamp, zone: str) -> datetime | Failure:
+    """The calendar time in a zone; years outside 1 to 9999 that an offset leads to are clamped by a day."""
+    seconds = stamp.nanos // _SECOND
+    offset = _OFFSET.fullmatch(zone)
+    if ":" in zone:
+        if offset is None:
+            return Failure(f"type conversion error: invalid time zone {zone}")
+        minutes = int(offset.group(2)[:6]) * 60 + int(offset.group(3)[:6])
+        seconds += (-60 if offset.group(1) == "-" else 60) * minutes
+        try:
+            return _moment(seconds)
+        except OverflowError:
+            return Failure("timestamp overflow")
+    try:
+        place = ZoneInfo(zone or "UTC") if zone not in ("", "UTC", "Local") else None
+    except (ValueError, OSError, KeyError):
+        return Failure(f"unknown time zone {zone}")
+    moment = _moment(seconds)
+    try:
+        return moment if place is None else moment.astimezone(place)
+    except OverflowError:
+        return Failure("timestamp overflow")
+
+
+_FIELDS: Final = {
+    "year": lambda moment: moment.year,
+    "month": lambda moment: moment.month - 1,
+    "day_of_month": lambda moment: moment.day - 1,
+    "day_of_month_1_based": lambda moment: moment.day,
+    "day_of_week": lambda moment: moment.isoweekday() % 7,
+    "day_of_year": lambda moment: moment.timetuple().tm_yday - 1,
+    "hours": lambda moment: moment.hour,
+    "minutes": lambda moment: moment.minute,
+    "seconds": lambda moment: moment.second,
+}
+_NAMES: Final = {
+    "getFullYear": "year",
+    "getMonth": "month",
+    "getDate": "day_of_month_1_based",
+    "getDayOfMonth": "day_of_month",
+    "getDayOfWeek": "day_of_week",
+    "getDayOfYear": "day_of_year",
+    "getHours": "hours",
+    "getMinutes": "minutes",
+    "getSeconds": "seconds",
+    "getMilliseconds": "milliseconds",
+}
+
+
+def _getter(field: str) -> Any:
+    if field == "milliseconds":
+        return _milliseconds
+    read = _FIELDS[field]
+
+    def get(stamp: Timestamp, zone: str = "") -> Any:
+        moment = _local(stamp, zone)
+        return moment if isinstance(moment, Failure) else read(moment)
+
+    return get
+
+
+def _milliseconds(stamp: Timestamp, zone: str = "") -> Any:
+    moment = _local(stamp, zone)
+    return moment if isinstance(moment, Failure) else stamp.nanos % _SECOND // 1_000_000
+
+
+def _truncated(unit: int) -> Any:
+    def get(span: Duration) -> int:
+        whole = abs(span.nanos) // unit
+        return -whole if span.nanos < 0 else whole
+
+    return get
+
+
+def _suffix(field: str) -> str:
+    return "tz" if field == "seconds" else "with_tz"
+
+
+TIMES: Final = Library(
+    name="times",
+    declarations="\n".join(
+        f"timestamp.{name}() -> int    timestamp_to_{field}\n"
+        f"timestamp.{name}(string) -> int    timestamp_to_{field}_{_suffix(field)}"
+        for name, field in _NAMES.items()
+    )
+    + "\n"
+    + "\n".join(
+        f"duration.{name}() -> int    duration_to_{_NAMES[name]}"
+        for name in ("getHours", "getMinutes", "getSeconds", "getMilliseconds")
+    ),
+    implementations={
+        **{f"timestamp_to_{field}": _getter(field) for field in _NAMES.values()},
+        **{f"timestamp_to_{field}_{_suffix(field)}": _getter(field) for field in _NAMES.values()},
+        "duration_to_hours": _truncated(3600 * _SECOND),
+        "duration_to_minutes": _truncated(60 * _SECOND),
+        "duration_to_seconds": _truncated(_SECOND),
+        "duration_to_milliseconds": _truncated(1_000_000),
+        "add_duration_duration": lambda left, right: _duration(left.nanos + right.nanos),
+        "add_duration_timestamp": lambda span, stamp: _timestamp(stamp.nanos + span.nanos),
+        "add_timestamp_duration": lambda stamp, span: _timestamp(stamp.nanos + span.nanos),
+        "subtract_duration_duration": lambda left, right: _duration(left.nanos - right.nanos),
+        "subtract_timestamp_duration": lambda stamp, span: _timestamp(stamp.nanos - span.nanos),
+        "subtract_timestamp_timestamp": lambda left, right: _duration(left.nanos - right.nanos),
+    },
+)

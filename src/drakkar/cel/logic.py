@@ -1,0 +1,51 @@
+"""`&&` and `||`: left to right, the decisive value wins, and the first error counts only if nothing was decisive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drakkar.cel.steps import Frame, Step
+from drakkar.cel.values import NO_SUCH_OVERLOAD, Failure
+
+
+def chain(operands: list[Step], *, decisive: bool) -> Step:
+    """A whole chain: `decisive` is false for && and true for ||. Only the first operand is sure to be paid for."""
+    first_fixed = operands[0].fixed
+    later = [(operand.fixed, operand.body) for operand in operands[1:]]
+    parts = [(0, operands[0].body), *later]
+    body = _and(parts) if not decisive else _or(parts)
+    return Step(first_fixed, body)
+
+
+def _and(parts: list[tuple[int, Any]]) -> Any:
+    def body(frame: Frame) -> Any:
+        pending: Failure | None = None
+        for fixed, compute in parts:
+            frame[0] += fixed
+            value = compute(frame)
+            if value is True:
+                continue
+            if value is False:
+                return False
+            if pending is None:
+                pending = value if type(value) is Failure else NO_SUCH_OVERLOAD
+        return True if pending is None else pending
+
+    return body
+
+
+def _or(parts: list[tuple[int, Any]]) -> Any:
+    def body(frame: Frame) -> Any:
+        pending: Failure | None = None
+        for fixed, compute in parts:
+            frame[0] += fixed
+            value = compute(frame)
+            if value is False:
+                continue
+            if value is True:
+                return True
+            if pending is None:
+                pending = value if type(value) is Failure else NO_SUCH_OVERLOAD
+        return False if pending is None else pending
+
+    return body

@@ -1,0 +1,301 @@
+"""Paths: a variable (or another value) and the fields, keys and indexes selected from it.
+
+Each selection costs 1, also the failing one, and the path itself 1 more; inside a ternary branch or as an index a path
+pays only for its selections. After an optional selection (`.?f`, `[?k]`) absence yields optional.none() instead of an
+error. The paths of device selectors, `device.attributes["domain"].id`, are one lookup in the device's flat table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from drakkar.cel.device import ATTRIBUTE_PREFIX, CAPACITY_PREFIX, DeviceValue, Domains
+from drakkar.cel.steps import Body, Frame, LimitReached, Step
+from drakkar.cel.values import NO_SUCH_OVERLOAD, NONE, Failure, Optional, UInt, key_of
+
+_MISSING: Final = object()
+_FLAT: Final = {"attributes": ATTRIBUTE_PREFIX, "capacity": CAPACITY_PREFIX}
+_FLAT_SEPARATOR: Final = "\0"
+
+
+class Qualifier:
+    """One selection: a constant key, or a closure that computes it."""
+
+    __slots__ = ("compute", "key", "optional")
+
+    def __init__(self, key: Any, compute: Body | None, optional: bool) -> None:
+        self.key = key
+        self.compute = compute
+        self.optional = optional
+
+
+class Path:
+    """Where a path begins and what is selected.
+
+    `root` yields the first value and pays for it; `own` is what the path as a whole costs (0 for a ternary, whose cost is
+    its parts'). `device_slot` is the frame slot of the device's flat table if the root is a device.
+    """
+
+    __slots__ = ("device_slot", "never_fails", "own", "qualifiers", "root")
+
+    def __init__(
+        self,
+        root: Body,
+        own: int,
+        qualifiers: tuple[Qualifier, ...] = (),
+        device_slot: int = 0,
+        never_fails: bool = False,
+    ) -> None:
+        self.root = root
+        self.own = own
+        self.qualifiers = qualifiers
+        self.device_slot = device_slot
+        self.never_fails = never_fails
+
+    def extended(self, qualifier: Qualifier) -> Path:
+        """The path with one more selection."""
+        return Path(self.root, self.own, (*self.qualifiers, qualifier), self.device_slot, self.never_fails)
+
+    def step(self, precise: bool) -> Step:
+        """The path as a value of its own."""
+        flat = None if precise else self._flat()
+        if flat is not None:
+            return Step(4, flat, path=self)
+        single = None if precise else self._single()
+        if single is not None:
+            return Step(self.own + 1, single, path=self)
+        body = self.resolve(precise)
+        if precise and self.own:
+            return Step(0, _precise(body), path=self)
+        return Step(self.own, body, path=self)
+
+    def resolve(self, precise: bool) -> Body:
+        """The path inside a ternary branch or an index: without its own unit."""
+        if not self.qualifiers:
+            return self.root
+        return _walk(self.root, self.qualifiers, precise)
+
+    def _flat(self) -> Body | None:
+        key = self.flat_key()
+        if key is None:
+            return None
+        slot, missing = self.device_slot, no_such_key(self.qualifiers[2].key)
+
+        def body(frame: Frame) -> Any:
+            value = frame[slot].get(key)
+            return missing if value is None else value
+
+        return body
+
+    def flat_key(self) -> str | None:
+        """The key into the flat table for `device.attributes[domain].id` and `device.capacity[domain].id`."""
+        if not self.device_slot or len(self.qualifiers) != 3:
+            return None
+        keys = [qualifier.key for qualifier in self.qualifiers]
+        if any(q.optional or q.compute or type(q.key) is not str for q in self.qualifiers) or keys[0] not in _FLAT:
+            return None
+        if _FLAT_SEPARATOR in keys[1] or _FLAT_SEPARATOR in keys[2]:
+            return None
+        return f"{_FLAT[keys[0]]}{keys[1]}{_FLAT_SEPARATOR}{keys[2]}"
+
+    def _single(self) -> Body | None:
+        if len(self.qualifiers) != 1 or not self.never_fails:
+            return None
+        qualifier = self.qualifiers[0]
+        if qualifier.optional or qualifier.compute is not None or type(qualifier.key) is not str:
+            return None
+        root, key = self.root, qualifier.key
+
+        def body(frame: Frame) -> Any:
+            value = root(frame)
+            if type(value) is dict or type(value) is DeviceValue:
+                found = value.get(key, _MISSING)
+                return no_such_key(key) if found is _MISSING else found
+            if type(value) is Optional:
+                if not value.present:
+                    frame[0] -= 1
+                    return NONE
+                found = present(value.value, key)
+                if found is _MISSING:
+                    frame[0] -= 1
+                    return NONE
+                return Optional(found)
+            return select(value, key)
+
+        return body
+
+    def presence(self, key: str, precise: bool) -> Body:
+        """has(path.key): the path's value is looked at, the last selection costs nothing."""
+        resolve = self.resolve(precise)
+
+        def body(frame: Frame) -> Any:
+            value = resolve(frame)
+            if type(value) is Failure:
+                return value
+            if type(value) is Optional:
+                if not value.present:
+                    return False
+                value = value.value
+            found = present(value, key)
+            return found if type(found) is Failure else found is not _MISSING
+
+        return body
+
+
+def no_such_key(key: Any) -> Failure:
+    """The error for a key that is not in a map."""
+    return Failure(f"no such key: {text_of_key(key)}")
+
+
+def text_of_key(key: Any) -> str:
+    """A key as Go prints it."""
+    if type(key) is bool:
+        return "true" if key else "false"
+    if key is None:
+        return "<nil>"
+    if type(key) is float:
+        from drakkar.cel.libraries.conversions import float_text
+
+        return float_text(key)
+    return str(key) if isinstance(key, str | int) else str(getattr(key, "type_name", type(key).__name__))
+
+
+def select(value: Any, key: Any) -> Any:
+    """value[key], or a `Failure`."""
+    found = _find(value, key)
+    return no_such_key(key) if found is _MISSING else found
+
+
+def present(value: Any, key: Any) -> Any:
+    """value[key], or a marker for absence (`is_missing`)."""
+    if isinstance(value, dict) or type(value) is list:
+        if type(value) is list:
+            index = _index(key)
+            if type(index) is Failure:
+                return index
+            return value[index] if 0 <= index < len(value) else _MISSING
+        return _find(value, key)
+    return _MISSING
+
+
+def _find(value: Any, key: Any) -> Any:
+    kind = type(value)
+    if kind is Domains and type(key) is str:
+        return value.get(key, _EMPTY)
+    if isinstance(value, dict):
+        hashed = key if type(key) is str else key_of(key)
+        return _MISSING if hashed is None else value.get(hashed, _MISSING)
+    if kind is list:
+        index = _index(key)
+        if type(index) is Failure:
+            return index
+        return value[index] if 0 <= index < len(value) else Failure(f"index out of bounds: {index}")
+    return _MISSING
+
+
+_EMPTY: Final[dict[str, Any]] = {}
+
+
+def _index(key: Any) -> Any:
+    kind = type(key)
+    if kind is int or kind is UInt:
+        return int(key)
+    if kind is float and key == key and abs(key) < 1e18 and key == int(key):
+        return int(key)
+    if kind is float:
+        return Failure(f"unsupported index value {text_of_key(key)}: double")
+    from drakkar.cel.values import type_name
+
+    return Failure(f"unsupported index type '{type_name(key)}' in list")
+
+
+def _precise(body: Body) -> Body:
+    def run(frame: Frame) -> Any:
+        value = body(frame)
+        frame[0] += 1
+        if frame[0] > frame[1]:
+            raise LimitReached
+        return value
+
+    return run
+
+
+def _walk(root: Body, qualifiers: tuple[Qualifier, ...], precise: bool) -> Body:
+    steps = [(qualifier.key, qualifier.compute, qualifier.optional) for qualifier in qualifiers]
+
+    def body(frame: Frame) -> Any:
+        value = root(frame)
+        if type(value) is Failure:
+            return value
+        optional = False
+        for key, compute, is_optional in steps:
+            if type(value) is Optional and not optional:
+                if not value.present:
+                    return NONE
+                value, optional = value.value, True
+            if compute is not None:
+                key = compute(frame)
+            if is_optional:
+                optional = True
+            if type(key) is Failure:
+                found = key
+            elif optional:
+                found = present(value, key)
+                if found is _MISSING:
+                    return NONE
+            else:
+                found = select(value, key)
+            spent = frame[0] + 1
+            frame[0] = spent
+            if precise and spent > frame[1]:
+                raise LimitReached
+            if type(found) is Failure:
+                return found
+            value = found
+        return Optional(value) if optional else value
+
+    return body
+
+
+def conditional(test: Body, then: Body, otherwise: Body) -> Body:
+    """The root of a ternary: its parts are resolved, so a branch that is a path does not pay its own unit."""
+
+    def body(frame: Frame) -> Any:
+        value = test(frame)
+        if value is True:
+            return then(frame)
+        if value is False:
+            return otherwise(frame)
+        return value if type(value) is Failure else NO_SUCH_OVERLOAD
+
+    return body
+
+
+def slot_reader(slot: int) -> Body:
+    """Reads a variable."""
+
+    def body(frame: Frame) -> Any:
+        return frame[slot]
+
+    return body
+
+
+def lazy_reader(slot: int, start: Body, unset: object) -> Body:
+    """Reads a name bound by cel.bind(), whose value is computed on first use."""
+
+    def body(frame: Frame) -> Any:
+        value = frame[slot]
+        if value is unset:
+            value = frame[slot] = start(frame)
+        return value
+
+    return body
+
+
+Resolver = Callable[[Step], Body]
+
+
+def resolve_step(step: Step, precise: bool) -> Body:
+    """A step inside a ternary branch or an index."""
+    return step.path.resolve(precise) if step.path is not None else step.run()

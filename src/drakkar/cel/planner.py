@@ -1,0 +1,413 @@
+"""The checked tree becomes closures.
+
+Constants are folded as upstream folds them (literals of constants, conversions of constants, membership in constant
+lists): that is part of the language's contract, since folded parts cost nothing and an error in them refuses the
+whole expression. Everything else keeps its exact price; `steps` tells how prices are gathered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from drakkar.cel import comparisons, folds, logic, messages
+from drakkar.cel.calls import Dispatcher, many_body, plan_call
+from drakkar.cel.expressions import (
+    CallNode,
+    FoldNode,
+    IdentNode,
+    ListNode,
+    LiteralNode,
+    MapNode,
+    Node,
+    SelectNode,
+    StructNode,
+)
+from drakkar.cel.libraries.regex import compile_pattern
+from drakkar.cel.paths import Path, Qualifier, conditional, lazy_reader, resolve_step, slot_reader
+from drakkar.cel.signatures import Overload, Price
+from drakkar.cel.steps import FIRST_SLOT, Body, Frame, LimitReached, Step, charged, constant
+from drakkar.cel.types import Type
+from drakkar.cel.values import NO_SUCH_OVERLOAD, Failure, Optional, TypeValue, key_of
+
+_FOLDED: Final = frozenset(["bool", "bytes", "double", "dyn", "duration", "int", "string", "timestamp", "type", "uint"])
+_PURE: Final = frozenset(["quantity", "semver", "isQuantity", "isSemver", "ip", "cidr", "url", "isIP", "isCIDR", "isURL"])
+_PATTERN_FUNCTIONS: Final = frozenset(("matches", "find", "findAll"))
+_HASHABLE: Final = frozenset({bool, int, float, str})
+_UNSET: Final = object()
+_DEVICE: Final = "kubernetes.DRADevice"
+_MEMBERSHIP: Final = frozenset(("@in", "in", "_in_"))
+
+
+class FoldingProblem(Exception):
+    """A constant part of the expression fails; the message is what evaluation would have said."""
+
+
+class Tables(Protocol):
+    """What the planner needs of an environment."""
+
+    variables: Mapping[str, Type]
+    functions: Mapping[str, list[Overload]]
+    prices: Mapping[str, Price]
+    function_prices: Mapping[str, Price]
+    dispatchers: dict[tuple[Any, ...], Dispatcher]
+
+
+class Plan:
+    """An expression ready to run: the step, and how long its frames are."""
+
+    __slots__ = ("slots", "step")
+
+    def __init__(self, step: Step, slots: int) -> None:
+        self.step = step
+        self.slots = slots
+
+
+def variable_slots(variables: Mapping[str, Type]) -> dict[str, int]:
+    """Frame slots of the variables; a device has a second slot for its flat table."""
+    slots, following = {}, FIRST_SLOT
+    for name, declared in variables.items():
+        slots[name] = following
+        following += 2 if declared.name == _DEVICE else 1
+    return slots
+
+
+def plan(root: Node, tables: Tables, *, precise: bool = False) -> Plan:
+    """Compile a checked expression; raises `FoldingProblem`."""
+    planner = Planner(tables, precise)
+    step = planner.plan(root)
+    return Plan(step, planner.slots)
+
+
+class Planner:
+    """Holds what the planning of one expression shares: slots and scopes."""
+
+    def __init__(self, tables: Tables, precise: bool) -> None:
+        self.tables = tables
+        self.precise = precise
+        self.globals = variable_slots(tables.variables)
+        self.slots = FIRST_SLOT + sum(2 if t.name == _DEVICE else 1 for t in tables.variables.values())
+        self.scopes: list[dict[str, Path]] = []
+
+    def plan(self, node: Node) -> Step:
+        """The step of a node."""
+        return _RULES[type(node)](self, node)
+
+    def new_slot(self) -> int:
+        """A place in the frame for an iteration variable or accumulator."""
+        self.slots += 1
+        return self.slots - 1
+
+    def charged(self, fixed: int, body: Body) -> Step:
+        """A step with a price of its own."""
+        return charged(fixed, body, self.precise)
+
+    def literal(self, node: LiteralNode) -> Step:
+        return constant(node.value)
+
+    def identifier(self, node: IdentNode) -> Step:
+        if node.type_value is not None:
+            return self.type_constant(node.type_value)
+        for scope in reversed(self.scopes):
+            if node.name in scope:
+                return scope[node.name].step(self.precise)
+        name = node.name.removeprefix(".")
+        slot = self.globals[name]
+        device = slot + 1 if self.tables.variables[name].name == _DEVICE else 0
+        return Path(slot_reader(slot), 1, device_slot=device, never_fails=True).step(self.precise)
+
+    def type_constant(self, value: TypeValue) -> Step:
+        if value.name == _DEVICE:
+            raise FoldingProblem(f"reference to undefined type: {value.name}")
+        return constant(value)
+
+    def select(self, node: SelectNode) -> Step:
+        if node.type_value is not None:
+            return self.type_constant(node.type_value)
+        path = self.path_of(self.plan(node.operand))
+        if node.test_only:
+            step = self.charged(path.own, path.presence(node.field, self.precise))
+            return step
+        return path.extended(Qualifier(node.field, None, False)).step(self.precise)
+
+    def path_of(self, step: Step) -> Path:
+        """The path of a step, or one that begins at its value."""
+        return step.path if step.path is not None else Path(step.run(), 1, never_fails=step.constant)
+
+    def index(self, node: CallNode) -> Step:
+        optional = node.function != "_[_]"
+        operand, key_node = node.arguments
+        path, key = self.path_of(self.plan(operand)), self.plan(key_node)
+        if key.constant:
+            return path.extended(Qualifier(key.value, None, optional)).step(self.precise)
+        return path.extended(Qualifier(None, resolve_step(key, self.precise), optional)).step(self.precise)
+
+    def conditional(self, node: CallNode) -> Step:
+        test, then, otherwise = (self.plan(argument) for argument in node.arguments)
+        root = conditional(test.run(), resolve_step(then, self.precise), resolve_step(otherwise, self.precise))
+        return Path(root, 0).step(self.precise)
+
+    def call(self, node: CallNode) -> Step:
+        special = _SPECIAL.get(node.function)
+        if special is not None:
+            return special(self, node)
+        arguments = [self.plan(argument) for argument in node.arguments]
+        if node.target is not None:
+            arguments.insert(0, self.plan(node.target))
+        return self.function(node, arguments)
+
+    def function(self, node: CallNode, arguments: list[Step]) -> Step:
+        """A call through a dispatcher, folded if that is due."""
+        dispatcher, price = self.dispatcher(node), self.price(node)
+        function = node.function
+        if function in _PATTERN_FUNCTIONS and len(arguments) > 1 and arguments[1].constant:
+            pattern = arguments[1].value
+            if type(pattern) is str:
+                compiled = compile_pattern(pattern)
+                if isinstance(compiled, Failure):
+                    raise FoldingProblem(compiled.message)
+                return self.pattern_call(node, dispatcher, price, arguments)
+        if function in _FOLDED and len(arguments) == 1 and arguments[0].constant:
+            return self.folded(dispatcher, arguments[0].value)
+        step = plan_call(dispatcher, price, arguments, self.precise)
+        if function in _PURE and all(argument.constant for argument in arguments):
+            return self.computed(step)
+        return step
+
+    def folded(self, dispatcher: Dispatcher, argument: Any) -> Step:
+        found = dispatcher.find((argument,))
+        value = found if isinstance(found, Failure) else found(argument)
+        if type(value) is Failure:
+            raise FoldingProblem(value.message)
+        return constant(value)
+
+    def computed(self, step: Step) -> Step:
+        """A call whose result never changes is made once; its price stays."""
+        if self.precise:
+            return step
+        frame: Frame = [0, 1 << 62, None]
+        value = step.body(frame)
+        return Step(step.fixed + frame[0], lambda _: value)
+
+    def pattern_call(self, node: CallNode, dispatcher: Dispatcher, price: Price, arguments: list[Step]) -> Step:
+        """A call with a constant pattern: as upstream compiles it, it pays nothing if an earlier argument failed."""
+        if len(arguments) == 2 and not self.precise and node.function == "matches":
+            return comparisons.constant_pattern(
+                arguments[0], arguments[1].value, price if len(node.overloads) == 1 else 1
+            )
+        return Step(0, many_body(dispatcher, price, [argument.run() for argument in arguments], self.precise))
+
+    def dispatcher(self, node: CallNode) -> Dispatcher:
+        """One overload if the checker left one, else all of the function."""
+        overloads = node.overloads if len(node.overloads) == 1 else self.tables.functions[node.function]
+        key = (node.function, *(overload.id for overload in overloads))
+        known = self.tables.dispatchers.get(key)
+        if known is None:
+            known = self.tables.dispatchers[key] = Dispatcher(node.function, overloads)
+        return known
+
+    def price(self, node: CallNode) -> Price:
+        """By overload for libraries that price so, then by function name, then by overload for the language itself."""
+        overload = node.overloads[0].id if len(node.overloads) == 1 else ""
+        by_function = self.tables.function_prices.get(node.function)
+        price = self.tables.prices.get(overload)
+        if by_function is not None:
+            return by_function
+        return 1 if price is None else price
+
+    def logical(self, node: CallNode) -> Step:
+        operands = [self.plan(operand) for operand in node.arguments]
+        return logic.chain(operands, decisive=node.function == "_||_")
+
+    def equality(self, node: CallNode) -> Step:
+        left, right = (self.plan(argument) for argument in node.arguments)
+        return comparisons.equality(left, right, node.function == "_!=_", self.precise)
+
+    def relation(self, node: CallNode) -> Step:
+        left, right = (self.plan(argument) for argument in node.arguments)
+        overload = node.overloads[0].id if len(node.overloads) == 1 else ""
+        return comparisons.relation(node.function, overload, left, right, self.precise)
+
+    def membership(self, node: CallNode) -> Step:
+        value, container = (self.plan(argument) for argument in node.arguments)
+        overload = node.overloads[0].id if len(node.overloads) == 1 else ""
+        if container.constant and type(container.value) is list and overload != "in_map":
+            if not container.value:
+                return constant(False)
+            if all(type(item) in _HASHABLE or type(item).__name__ == "UInt" for item in container.value):
+                return comparisons.constant_membership(value, container.value)
+        return comparisons.membership(value, container, overload == "in_list", self.precise)
+
+    def optional_select(self, node: CallNode) -> Step:
+        operand, field = node.arguments
+        assert isinstance(field, LiteralNode)
+        path = self.path_of(self.plan(operand))
+        return path.extended(Qualifier(field.value, None, True)).step(self.precise)
+
+    def otherwise(self, node: CallNode) -> Step:
+        """or() and orValue(): the argument is evaluated only if the target is empty; both cost nothing."""
+        if node.target is None:
+            return self.function(node, [self.plan(argument) for argument in node.arguments])
+        first, second = self.plan(node.target), self.plan(node.arguments[0])
+        body, fallback, unwrap = first.body, second.run(), node.function == "orValue"
+
+        def run(frame: Frame) -> Any:
+            value = body(frame)
+            if type(value) is Optional:
+                if value.present:
+                    return value.value if unwrap else value
+                return fallback(frame)
+            return value if type(value) is Failure else NO_SUCH_OVERLOAD
+
+        return Step(first.fixed, run)
+
+    def list_literal(self, node: ListNode) -> Step:
+        elements = [self.plan(element) for element in node.elements]
+        if not node.optional and all(element.constant for element in elements):
+            return constant([element.value for element in elements])
+        return self.charged(10, _list_body([element.run() for element in elements], node.optional))
+
+    def map_literal(self, node: MapNode) -> Step:
+        entries = [(self.plan(key), self.plan(value), optional) for key, value, optional, _ in node.entries]
+        if all(key.constant and value.constant and not optional for key, value, optional in entries):
+            mapping = {key_of(key.value): value.value for key, value, _ in entries}
+            if None not in mapping:
+                return constant(mapping)
+        bodies = [(key.run(), value.run(), optional) for key, value, optional in entries]
+        return self.charged(30, _map_body(bodies))
+
+    def struct(self, node: StructNode) -> Step:
+        fields = [(name, self.plan(value).run(), optional) for name, value, optional, _ in node.fields]
+        build = messages.builder(node.name.removeprefix("."))
+
+        def body(frame: Frame) -> Any:
+            values = {}
+            for name, compute, optional in fields:
+                value = compute(frame)
+                if type(value) is Failure:
+                    return value
+                if optional:
+                    if type(value) is not Optional:
+                        return NO_SUCH_OVERLOAD
+                    if not value.present:
+                        continue
+                    value = value.value
+                values[name] = value
+            return build(values)
+
+        return self.charged(40, body)
+
+    def fold(self, node: FoldNode) -> Step:
+        if node.is_bind:
+            return self.bind(node)
+        items = self.plan(node.items)
+        names = (node.variable, node.variable2) if node.variable2 else (node.variable,)
+        slots = [self.new_slot() for _ in names]
+        variables = {
+            name: Path(slot_reader(slot), 1, never_fails=True) for name, slot in zip(names, slots, strict=True)
+        }
+        if not self.precise and folds.is_simple(node):
+            self.scopes.append(variables)
+            step = folds.simple(node, items, slots, self.plan)
+            self.scopes.pop()
+            return step
+        start = self.plan(node.start)
+        accumulator = self.new_slot()
+        self.scopes.append({node.accumulator: Path(slot_reader(accumulator), 1)})
+        self.scopes.append(variables)
+        condition, step = self.plan(node.condition), self.plan(node.step)
+        self.scopes.pop()
+        result = self.plan(node.result)
+        self.scopes.pop()
+        return folds.general(node, items, start, condition, step, result, slots, accumulator)
+
+    def bind(self, node: FoldNode) -> Step:
+        start = self.plan(node.start)
+        slot = self.new_slot()
+        path = Path(lazy_reader(slot, start.run(), _UNSET), 1)
+        self.scopes.append({node.accumulator: path})
+        result = self.plan(node.result)
+        self.scopes.pop()
+        body = result.run()
+
+        def run(frame: Frame) -> Any:
+            frame[slot] = _UNSET
+            return body(frame)
+
+        return Step(0, run)
+
+
+def _list_body(bodies: list[Body], optional: frozenset[int]) -> Body:
+    def body(frame: Frame) -> Any:
+        values = []
+        for index, compute in enumerate(bodies):
+            value = compute(frame)
+            if type(value) is Failure:
+                return value
+            if index in optional:
+                if type(value) is not Optional:
+                    return NO_SUCH_OVERLOAD
+                if not value.present:
+                    continue
+                value = value.value
+            values.append(value)
+        return values
+
+    return body
+
+
+def _map_body(bodies: list[tuple[Body, Body, bool]]) -> Body:
+    def body(frame: Frame) -> Any:
+        mapping: dict[Any, Any] = {}
+        for compute_key, compute, optional in bodies:
+            key = compute_key(frame)
+            if type(key) is Failure:
+                return key
+            value = compute(frame)
+            if type(value) is Failure:
+                return value
+            hashed = key_of(key)
+            if hashed is None:
+                return Failure("unsupported key type")
+            if optional:
+                if type(value) is not Optional:
+                    return NO_SUCH_OVERLOAD
+                if not value.present:
+                    mapping.pop(hashed, None)
+                    continue
+                value = value.value
+            mapping[hashed] = value
+        return mapping
+
+    return body
+
+
+_RULES: Final[dict[type, Callable[[Planner, Any], Step]]] = {
+    LiteralNode: Planner.literal,
+    IdentNode: Planner.identifier,
+    SelectNode: Planner.select,
+    CallNode: Planner.call,
+    ListNode: Planner.list_literal,
+    MapNode: Planner.map_literal,
+    StructNode: Planner.struct,
+    FoldNode: Planner.fold,
+}
+_SPECIAL: Final[dict[str, Callable[[Planner, CallNode], Step]]] = {
+    "_&&_": Planner.logical,
+    "_||_": Planner.logical,
+    "_==_": Planner.equality,
+    "_!=_": Planner.equality,
+    "_<_": Planner.relation,
+    "_<=_": Planner.relation,
+    "_>_": Planner.relation,
+    "_>=_": Planner.relation,
+    "_?_:_": Planner.conditional,
+    "_[_]": Planner.index,
+    "_[?_]": Planner.index,
+    "_?._": Planner.optional_select,
+    **dict.fromkeys(_MEMBERSHIP, Planner.membership),
+    "or": Planner.otherwise,
+    "orValue": Planner.otherwise,
+}
+
+__all__ = ["FoldingProblem", "LimitReached", "Plan", "Planner", "plan", "variable_slots"]

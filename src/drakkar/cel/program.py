@@ -1,0 +1,182 @@
+"""A compiled expression: evaluate it, ask what it may cost, and take its conjunction apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from drakkar.cel.errors import CelError, Source
+from drakkar.cel.estimate import estimated_cost
+from drakkar.cel.expressions import Node
+from drakkar.cel.planner import Plan, plan
+from drakkar.cel.steps import FIRST_SLOT, DeadlineReached, Frame, LimitReached
+from drakkar.cel.types import Type
+from drakkar.cel.values import Failure, Optional, Panic, type_name
+
+if TYPE_CHECKING:
+    from drakkar.cel.clauses import Clause, ClauseResult
+    from drakkar.cel.environment import Environment
+
+DEFAULT_COST_LIMIT: Final = 1_000_000
+LIMIT_TEXT: Final = "operation cancelled: actual cost limit exceeded"
+
+Deadline = Callable[[], bool]
+"""Answers whether time is up; asked every hundred rounds of a comprehension."""
+
+
+class Evaluation(msgspec.Struct, frozen=True):
+    """What an expression evaluated to, and the units it cost."""
+
+    value: Any
+    cost: int
+
+
+class Program:
+    """A checked and planned expression; safe to share between threads."""
+
+    __slots__ = (
+        "_clauses", "_constant", "_environment", "_estimate", "_fixed", "_padding", "_precise", "_run",
+        "_single", "_source", "any_result", "root",
+    )  # fmt: skip
+
+    def __init__(self, source: Source, root: Node, environment: Environment, planned: Plan) -> None:
+        self._source = source
+        self.root = root
+        self._environment = environment
+        self._run = planned.step.body
+        self._fixed = planned.step.fixed
+        names = list(environment.variables)
+        self._single = names[0] if len(names) == 1 and environment.variables[names[0]].kind == "struct" else ""
+        used = FIRST_SLOT + len(names) + sum(1 for t in environment.variables.values() if t.kind == "struct")
+        self._padding = [None] * (planned.slots - used)
+        self._precise: Plan | None = None
+        self._estimate = -1
+        self._clauses: tuple[Clause, ...] | None = None
+        self.any_result = not environment.result
+        """Whether results other than bool are returned, too."""
+        self._constant: Evaluation | None = None
+        if planned.step.constant and isinstance(planned.step.value, bool):
+            self._constant = Evaluation(planned.step.value, 0)
+
+    @property
+    def text(self) -> str:
+        """The expression."""
+        return self._source.text
+
+    @property
+    def type(self) -> Type:
+        """The static type of the result."""
+        return self.root.type
+
+    @property
+    def estimated_cost(self) -> int:
+        """The most an evaluation may cost, by the rules for new objects; 18446744073709551615 means unbounded."""
+        if self._estimate < 0:
+            self._estimate = estimated_cost(self.root, self._environment.limits)
+        return self._estimate
+
+    def evaluate(
+        self,
+        bindings: Mapping[str, Any],
+        *,
+        cost_limit: int = DEFAULT_COST_LIMIT,
+        deadline: Deadline | None = None,
+    ) -> Evaluation:
+        """Evaluate with these variables.
+
+        `cost_limit` is in units of cost; `deadline` answers whether time is up. Raises `CelError` of kind runtime or
+        cost with the units spent so far.
+        """
+        single = self._single
+        if single:
+            device = bindings[single]
+            if device.problem:
+                raise self._error(device.problem, "runtime", 0)
+            if self._constant is not None:
+                return self._constant
+            frame: Frame = [self._fixed, cost_limit, deadline, device, device.flat, *self._padding]
+        else:
+            frame = self._frame(bindings, cost_limit, deadline)
+        try:
+            value = self._run(frame)
+        except LimitReached:
+            return self._again(bindings, cost_limit, deadline)
+        except DeadlineReached as reached:
+            raise self._overdue(reached, frame[0]) from None
+        except Panic as panic:
+            raise self._error(str(panic), "runtime", frame[0]) from None
+        if frame[0] > cost_limit:
+            return self._again(bindings, cost_limit, deadline)
+        if value is True or value is False:
+            return Evaluation(value, frame[0])
+        return self._finished(value, frame[0])
+
+    def _frame(self, bindings: Mapping[str, Any], cost_limit: int, deadline: Deadline | None) -> Frame:
+        frame: Frame = [self._fixed, cost_limit, deadline]
+        for name, declared in self._environment.variables.items():
+            value = bindings[name]
+            frame.append(value)
+            if declared.kind == "struct":
+                frame.append(value.flat)
+        return frame + self._padding
+
+    def _again(self, bindings: Mapping[str, Any], cost_limit: int, deadline: Deadline | None) -> Evaluation:
+        """Evaluate once more, unit by unit, to stop where upstream stops."""
+        if self._precise is None:
+            self._precise = plan(self.root, self._environment, precise=True)
+        frame = self._frame(bindings, cost_limit, deadline)
+        frame[0] = 0
+        frame += [None] * (self._precise.slots - len(frame))
+        try:
+            value = self._precise.step.body(frame)
+        except LimitReached:
+            raise self._error(LIMIT_TEXT, "cost", frame[0]) from None
+        except DeadlineReached as reached:
+            raise self._overdue(reached, frame[0]) from None
+        except Panic as panic:
+            raise self._error(str(panic), "runtime", frame[0]) from None
+        return self._finished(value, frame[0])
+
+    def _overdue(self, reached: DeadlineReached, cost: int) -> CelError:
+        line, column = self._source.place(reached.position)
+        return self._error(f"operation interrupted: deadline exceeded in line {line}, column {column}", "cost", cost)
+
+    def _error(self, message: str, kind: Any, cost: int) -> CelError:
+        return CelError(message, kind, cost=cost, expression=self._source.text)
+
+    def _finished(self, value: Any, cost: int) -> Evaluation:
+        """The evaluation, or the error for a failure or a result of the wrong type."""
+        if type(value) is Failure:
+            raise self._error(value.message, "runtime", cost)
+        if self.any_result:
+            return Evaluation(value, cost)
+        inner = value
+        while type(inner) is Optional and inner.present:
+            inner = inner.value
+        if type(inner) is not bool:
+            message = f"CEL result of type {type_name(value)} could not be converted to bool"
+            raise self._error(message, "runtime", cost)
+        return Evaluation(inner, cost)
+
+    @property
+    def conjuncts(self) -> tuple[Clause, ...]:
+        """The operands of the top-level &&, in order, with their text; a single one if there is no conjunction."""
+        if self._clauses is None:
+            from drakkar.cel.clauses import clauses_of
+
+            self._clauses = clauses_of(self._source, self.root, self._environment)
+        return self._clauses
+
+    def evaluate_clauses(
+        self,
+        bindings: Mapping[str, Any],
+        *,
+        cost_limit: int = DEFAULT_COST_LIMIT,
+        deadline: Deadline | None = None,
+    ) -> tuple[ClauseResult, ...]:
+        """Evaluate every clause on its own, also those behind a false one; never raises for what a clause does."""
+        from drakkar.cel.clauses import evaluate_clauses
+
+        return evaluate_clauses(self.conjuncts, bindings, cost_limit, deadline)

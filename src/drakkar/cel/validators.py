@@ -1,0 +1,141 @@
+"""Checks after type checking: literals must be homogeneous, and literal durations, timestamps, patterns and formats valid.
+
+Kubernetes has them since 1.29. `matches(a, b)` as a function is looked at through its first argument: upstream's validator
+takes the wrong one, and expressions that pass today must go on passing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from drakkar.cel.errors import Kind
+from drakkar.cel.expressions import (
+    CallNode,
+    FoldNode,
+    ListNode,
+    LiteralNode,
+    MapNode,
+    Node,
+    SelectNode,
+    StructNode,
+)
+from drakkar.cel.libraries.format_strings import FormatProblem, check_format
+from drakkar.cel.libraries.regex import compile_pattern
+from drakkar.cel.libraries.times import parse_duration, parse_timestamp
+from drakkar.cel.types import Type
+from drakkar.cel.values import YEAR_ONE, YEAR_TEN_THOUSAND, Failure
+
+Problem = tuple[Kind, int, str]
+
+
+def validate(root: Node) -> list[Problem]:
+    """All problems as (kind, position, message)."""
+    return [problem for node in _nodes(root) for problem in _problems(node)]
+
+
+def _nodes(root: Node) -> Iterator[Node]:
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack += _children(node)
+
+
+def _children(node: Node) -> list[Node]:
+    if isinstance(node, CallNode):
+        return [*node.arguments, *([node.target] if node.target is not None else [])]
+    if isinstance(node, SelectNode):
+        return [node.operand]
+    if isinstance(node, ListNode):
+        return node.elements
+    if isinstance(node, MapNode):
+        return [part for entry in node.entries for part in entry[:2]]
+    if isinstance(node, StructNode):
+        return [value for _, value, _, _ in node.fields]
+    if isinstance(node, FoldNode):
+        return [node.items, node.start, node.condition, node.step, node.result]
+    return []
+
+
+def _problems(node: Node) -> Iterator[Problem]:
+    if isinstance(node, ListNode):
+        yield from _homogeneous([(item, index in node.optional) for index, item in enumerate(node.elements)])
+    elif isinstance(node, MapNode):
+        yield from _homogeneous([(key, False) for key, _, _, _ in node.entries])
+        yield from _homogeneous([(value, optional) for _, value, optional, _ in node.entries])
+    elif isinstance(node, CallNode):
+        check = _CALLS.get(node.function)
+        if check is not None:
+            yield from check(node)
+
+
+def _homogeneous(items: list[tuple[Node, bool]]) -> Iterator[Problem]:
+    first: Type | None = None
+    for node, optional in items:
+        found = node.type
+        if optional and found.name == "optional_type":
+            found = found.parameters[0]
+        if first is None:
+            first = found
+        elif not _equivalent(first, found):
+            yield "type", node.position, f"expected type '{first.text}' but found '{found.text}'"
+            return
+
+
+def _equivalent(first: Type, second: Type) -> bool:
+    if first is second:
+        return True
+    if first.kind != second.kind or first.name != second.name or len(first.parameters) != len(second.parameters):
+        return False
+    if first.kind in ("type", "param"):
+        return first is second
+    return all(_equivalent(a, b) for a, b in zip(first.parameters, second.parameters, strict=True))
+
+
+def _literal_argument(name: str, valid: Callable[[object], bool]) -> Callable[[CallNode], Iterator[Problem]]:
+    def check(node: CallNode) -> Iterator[Problem]:
+        if not node.arguments or not isinstance(node.arguments[0], LiteralNode):
+            return
+        argument = node.arguments[0]
+        if not valid(argument.value):
+            yield "compile", argument.position, f"invalid {name} argument"
+
+    return check
+
+
+def _duration(value: object) -> bool:
+    return not isinstance(value, str) or parse_duration(value) is not None
+
+
+def _timestamp(value: object) -> bool:
+    if type(value) is int:
+        return YEAR_ONE <= value * 1_000_000_000 < YEAR_TEN_THOUSAND
+    return not isinstance(value, str) or parse_timestamp(value) is not None
+
+
+def _pattern(value: object) -> bool:
+    return not isinstance(value, str) or not isinstance(compile_pattern(value), Failure)
+
+
+def _format(node: CallNode) -> Iterator[Problem]:
+    template, arguments = node.target, node.arguments
+    if not isinstance(template, LiteralNode) or not isinstance(template.value, str):
+        return
+    if len(arguments) != 1 or not isinstance(arguments[0], ListNode):
+        return
+    items = arguments[0]
+    try:
+        check_format(template.value, [item.type for item in items.elements])
+    except FormatProblem as problem:
+        index = problem.argument
+        node_at: Node = items.elements[index] if index >= 0 else node
+        yield "compile", node_at.position, str(problem)
+
+
+_CALLS: Final[dict[str, Callable[[CallNode], Iterator[Problem]]]] = {
+    "duration": _literal_argument("duration", _duration),
+    "timestamp": _literal_argument("timestamp", _timestamp),
+    "matches": _literal_argument("matches", _pattern),
+    "format": _format,
+}

@@ -1,0 +1,305 @@
+"""Values while an expression runs, and what can be asked of any of them: type, size, equality, order.
+
+Most values are plain Python: bool, int, float, str, bytes, None, list (never changed once it is visible) and dict. The
+rest are small classes below. An error is a value too (`Failure`): CEL evaluates all arguments of a call before it looks at
+them, and `&&`, `||` and comprehensions decide later whether an error counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from drakkar.kube.quantity import Quantity
+from drakkar.kube.semver import Version
+
+INT_MAX: Final = (1 << 63) - 1
+INT_MIN: Final = -(1 << 63)
+UINT_MAX: Final = (1 << 64) - 1
+
+
+class UInt(int):
+    """An unsigned 64-bit integer; a class of its own since CEL keeps int and uint apart."""
+
+    __slots__ = ()
+
+
+class Failure:
+    """An evaluation error travelling as a value."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+
+
+class Panic(Exception):
+    """An error that no operator absorbs (upstream's Go code panics there)."""
+
+
+class Duration:
+    """A span of time in nanoseconds, within 64 bits."""
+
+    __slots__ = ("nanos",)
+
+    def __init__(self, nanos: int) -> None:
+        self.nanos = nanos
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Duration) and self.nanos == other.nanos
+
+    def __hash__(self) -> int:
+        return hash(("duration", self.nanos))
+
+
+class Timestamp:
+    """An instant: nanoseconds since 1970-01-01T00:00:00Z, between the years 1 and 9999."""
+
+    __slots__ = ("nanos",)
+
+    def __init__(self, nanos: int) -> None:
+        self.nanos = nanos
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Timestamp) and self.nanos == other.nanos
+
+    def __hash__(self) -> int:
+        return hash(("timestamp", self.nanos))
+
+
+class TypeValue:
+    """A type as a value, as `type(x)` gives it."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TypeValue) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(("type", self.name))
+
+
+class Optional:
+    """A value that may be absent."""
+
+    __slots__ = ("present", "value")
+
+    def __init__(self, value: Any = None, present: bool = True) -> None:
+        self.value = value
+        self.present = present
+
+
+NONE: Final = Optional(present=False)
+
+
+class ComputedQuantity(Quantity):
+    """The result of add() or sub(): upstream cannot compare it when it stands on the right of ==."""
+
+    __slots__ = ()
+
+
+class OpaqueValue:
+    """What addresses, networks, URLs and named formats have in common: a type name, and equality among their own."""
+
+    __slots__ = ()
+    type_name: str = ""
+
+    def size(self) -> int:
+        """What the value counts for in costs."""
+        return 1
+
+    def same(self, other: Any) -> bool:
+        """Whether another value of the same class is equal."""
+        return self is other
+
+
+NO_SUCH_OVERLOAD: Final = Failure("no such overload")
+NOT_ORDERED: Final = Failure("NaN values cannot be ordered")
+
+
+class _BoolKey:
+    """Stands for true or false as a map key: Python takes True for 1."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: bool) -> None:
+        self.value = value
+
+
+_TRUE_KEY: Final = _BoolKey(True)
+_FALSE_KEY: Final = _BoolKey(False)
+
+TYPE_NAMES: Final[dict[type, str]] = {
+    bool: "bool",
+    int: "int",
+    UInt: "uint",
+    float: "double",
+    str: "string",
+    bytes: "bytes",
+    type(None): "null_type",
+    list: "list",
+    dict: "map",
+    Duration: "google.protobuf.Duration",
+    Timestamp: "google.protobuf.Timestamp",
+    TypeValue: "type",
+    Optional: "optional_type",
+    Quantity: "kubernetes.Quantity",
+    ComputedQuantity: "kubernetes.Quantity",
+    Version: "kubernetes.Semver",
+}
+
+
+def type_name(value: Any) -> str:
+    """The name of a value's type at run time."""
+    name = TYPE_NAMES.get(type(value))
+    if name is None:
+        name = "map" if isinstance(value, dict) else str(getattr(value, "type_name", "error"))
+    return name
+
+
+def size_of(value: Any) -> int:
+    """What a value counts for in costs: code points, bytes, elements, and 1 for scalars and errors."""
+    kind = type(value)
+    if kind is str or kind is list or kind is bytes or kind is dict:
+        return len(value)
+    if kind is Optional and value.present:
+        return size_of(value.value)
+    if isinstance(value, dict):
+        return len(value)
+    if isinstance(value, OpaqueValue):
+        return value.size()
+    return 1
+
+
+def tenth(size: int) -> int:
+    """⌈size / 10⌉ as upstream computes it, in doubles: the price of walking over a string."""
+    product = size * 0.1
+    whole = int(product)
+    return whole if whole == product else whole + 1
+
+
+def key_of(value: Any) -> Any:
+    """The dictionary key for a map key; None for values that cannot be keys."""
+    kind = type(value)
+    if kind is str or kind is int or kind is UInt:
+        return value
+    if kind is bool:
+        return _TRUE_KEY if value else _FALSE_KEY
+    if kind is float and value == value and value not in (float("inf"), float("-inf")):
+        return int(value) if value == int(value) else value
+    return None
+
+
+def keys_of(mapping: dict[Any, Any]) -> Iterator[Any]:
+    """The keys of a map as values."""
+    for key in mapping:
+        yield key.value if type(key) is _BoolKey else key
+
+
+def equal(left: Any, right: Any) -> Any:
+    """left == right: a bool, or a `Failure` for types that refuse to be compared."""
+    kind = type(left)
+    if kind is type(right):
+        if kind is str or kind is int or kind is bool or kind is bytes or kind is UInt:
+            return left == right
+        special = _SAME_KIND.get(kind)
+        if special is not None:
+            return special(left, right)
+    if left is None or right is None:
+        return left is right
+    if kind is int or kind is UInt or kind is float:
+        return _numbers_equal(left, right)
+    if isinstance(left, dict):
+        return _maps_equal(left, right) if isinstance(right, dict) else False
+    if isinstance(left, Quantity):
+        if type(right) is Quantity:
+            return left.compare(right) == 0
+        return NO_SUCH_OVERLOAD
+    if isinstance(left, OpaqueValue):
+        return left.same(right) if type(left) is type(right) else NO_SUCH_OVERLOAD
+    if kind is Version:
+        return NO_SUCH_OVERLOAD
+    return False
+
+
+def _numbers_equal(left: Any, right: Any) -> bool:
+    kind = type(right)
+    if kind is float or type(left) is float:
+        if kind is not float and kind is not int and kind is not UInt:
+            return False
+        return float(left) == float(right)
+    return left == right if kind is int or kind is UInt else False
+
+
+def _lists_equal(left: list[Any], right: list[Any]) -> bool:
+    if len(left) != len(right):
+        return False
+    return all(equal(a, b) is not False for a, b in zip(left, right, strict=True))
+
+
+def _maps_equal(left: dict[Any, Any], right: dict[Any, Any]) -> bool:
+    if len(left) != len(right):
+        return False
+    return all(key in right and equal(value, right[key]) is not False for key, value in left.items())
+
+
+def _optionals_equal(left: Optional, right: Optional) -> Any:
+    if not left.present or not right.present:
+        return left.present == right.present
+    return equal(left.value, right.value)
+
+
+_SAME_KIND: Final = {
+    float: lambda a, b: a == b,
+    list: _lists_equal,
+    dict: _maps_equal,
+    Optional: _optionals_equal,
+    Version: lambda a, b: a.compare(b) == 0,
+    Quantity: lambda a, b: a.compare(b) == 0,
+    Duration: lambda a, b: a.nanos == b.nanos,
+    Timestamp: lambda a, b: a.nanos == b.nanos,
+    TypeValue: lambda a, b: a.name == b.name,
+    type(None): lambda a, b: True,
+}
+
+
+def order(left: Any, right: Any) -> Any:
+    """-1, 0 or 1, or a `Failure` where the two have no order."""
+    kind, other = type(left), type(right)
+    if kind is other:
+        if kind in _ORDERED:
+            return (left > right) - (left < right)
+        if kind is Duration or kind is Timestamp:
+            return (left.nanos > right.nanos) - (left.nanos < right.nanos)
+        if kind is not float:
+            return NO_SUCH_OVERLOAD
+    elif kind not in _NUMBERS or other not in _NUMBERS:
+        return NO_SUCH_OVERLOAD
+    if kind is float or other is float:
+        if left != left or right != right:
+            return NOT_ORDERED
+        left, right = float(left), float(right)
+    return (left > right) - (left < right)
+
+
+_ORDERED: Final = frozenset({int, UInt, bool, str, bytes})
+_NUMBERS: Final = frozenset({int, UInt, float})
+
+
+def is_zero(value: Any) -> bool:
+    """Whether optional.ofNonZeroValue() drops the value."""
+    kind = type(value)
+    if kind in (Duration, Timestamp):
+        return value.nanos == (0 if kind is Duration else YEAR_ONE)
+    if kind is Optional:
+        return not value.present
+    if kind in (bool, int, UInt, float, str, bytes, list, type(None)) or isinstance(value, dict):
+        return not value
+    return False
+
+
+YEAR_ONE: Final = -62_135_596_800 * 1_000_000_000
+YEAR_TEN_THOUSAND: Final = 253_402_300_800 * 1_000_000_000
