@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from kubelet.world import DRIVER, NODE, World, run, until
 
 from drakkar.cluster.kubelet.checkpoint import Checkpoint, ClaimInfo, PreparedDevice, decode, encode
 from drakkar.kube.resources import PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from drakkar.preparation.values import DeviceHealth
+from kubelet.world import DRIVER, NODE, World, run, until
 
 SHOW = "env | grep ^CDI_ | sort"
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from kubelet.world import World, run, until
-
 from drakkar.kube.resources import NODES, PODS
+from kubelet.world import World, run, until
 
 
 def test_the_node_is_registered_ready_with_lease() -> None:

@@ -266,7 +266,7 @@ async def until(condition: Callable[[], bool], explain: Callable[[], str] | None
     """Return as soon as the condition holds; the test fails if it never does."""
     try:
         async with asyncio.timeout(seconds):
-            while not condition():
+            while not condition():  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
     except TimeoutError:
         raise AssertionError("never came true" + (f": {explain()}" if explain else "")) from None

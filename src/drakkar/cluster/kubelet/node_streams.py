@@ -55,13 +55,9 @@ class KubeletStreams:
             run = state.restart_count
         since = self._node.clock.now() - timedelta(seconds=since_seconds) if since_seconds is not None else None
         options = LogOptions(tail_lines, since, timestamps, limit_bytes)
-        container_id = state.id
-
-        def ended() -> bool:
-            return not (state.running and state.id == container_id)
-
+        end = self._node.runtime.wait(state.id) if follow and state.running and not previous else None
         path = log_path(self._node.logs, worker.pod, state.name, run)
-        async for chunk in read_log(path, options, ended if follow and not previous else None):
+        async for chunk in read_log(path, options, end):
             yield chunk
 
     async def exec(

@@ -7,11 +7,11 @@ the directory to change instead of asking again and again, and ends with the con
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from drakkar.cluster.kubelet.directory_watch import watch_directory
 from drakkar.kube.clock import parse_rfc3339
@@ -29,10 +29,15 @@ class LogOptions:
     limit_bytes: int | None = None
 
 
-async def read_log(path: Path, options: LogOptions, ended: Callable[[], bool] | None = None) -> AsyncIterator[bytes]:
-    """The log in chunks of whole lines. With `ended` it is followed until that says True and everything is read."""
+async def read_log(
+    path: Path, options: LogOptions, end: Coroutine[Any, Any, Any] | None = None
+) -> AsyncIterator[bytes]:
+    """The log in chunks of whole lines. With `end` it is followed until that has returned and everything is read."""
     changed = asyncio.Event()
-    unwatch = watch_directory(path.parent, changed.set) if ended is not None and path.parent.is_dir() else None
+    unwatch = watch_directory(path.parent, changed.set) if end is not None and path.parent.is_dir() else None
+    ended = asyncio.ensure_future(end) if end is not None else None
+    if ended is not None:
+        ended.add_done_callback(lambda _: changed.set())
     left = options.limit_bytes
     try:
         # Everything that is there now, then whatever comes: only the first part is subject to `tail`.
@@ -47,7 +52,7 @@ async def read_log(path: Path, options: LogOptions, ended: Callable[[], bool] | 
                 yield text
             if left == 0 or ended is None:
                 return
-            over = ended()
+            over = ended.done()
             changed.clear()
             lines = reader.rest()
             text = b"".join(_formatted(line, options) for line in lines)
@@ -58,6 +63,9 @@ async def read_log(path: Path, options: LogOptions, ended: Callable[[], bool] | 
     finally:
         if unwatch is not None:
             unwatch()
+        if ended is not None:
+            ended.cancel()
+            await asyncio.gather(ended, return_exceptions=True)
 
 
 class _LineReader:
