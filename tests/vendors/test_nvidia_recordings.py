@@ -7,12 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from drakkar.api.validation import validate_create
 from drakkar.hardware.pci import sysfs_address
 from drakkar.inventory.devices import semantic_version
 from drakkar.inventory.slices import slice_contents, slice_spec
 from drakkar.vendors.nvidia import models
 from drakkar.vendors.nvidia.gpu import Gpu
 from drakkar.vendors.nvidia.published import PublishOptions, Shares, published_pool
+from drakkar.vendors.nvidia.simulated import build_machine
 
 CASES = Path(__file__).parents[2] / "cases" / "slices"
 
@@ -92,3 +94,29 @@ def test_shares_need_the_multiple_allocations_flag(shares: Shares) -> None:
     assert published["allowMultipleAllocations"] is True
     assert published["capacity"]["memory"]["requestPolicy"]["validRange"]["step"] == "1Mi"
     assert ("shares" in published["capacity"]) is (shares == 4)
+
+
+@pytest.mark.parametrize("model", models.model_names())
+@pytest.mark.parametrize(
+    "options",
+    [
+        PublishOptions(),
+        PublishOptions(dynamic_mig=True),
+        PublishOptions(shares=4),
+        PublishOptions(shares="memory", extras=True),
+        PublishOptions(list_attributes=True),
+    ],
+    ids=["whole", "dynamic-mig", "shares", "memory", "lists"],
+)
+def test_slices_of_every_model_pass_the_checks_of_the_api(tmp_path: Path, model: str, options: PublishOptions) -> None:
+    machine = build_machine(model, "node1", tmp_path / "machine")
+    board = machine.gpus()[0].mig_board
+    if board is not None and not options.dynamic_mig:
+        machine.create_mig(0, board.profiles[0].name)
+    machine.log_xid(0, 48)
+    pool = published_pool(machine.devices(), "node1", options)
+    contents = slice_contents(pool)
+    for content in contents:
+        spec = slice_spec(pool, content, generation=1, count=len(contents))
+        obj = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": spec}
+        assert validate_create(obj) == []

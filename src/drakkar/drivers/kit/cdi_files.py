@@ -52,6 +52,16 @@ class ClaimFiles:
         """Removes the claim's file; none is fine. Raises CdiError."""
         remove_spec(self.directory, self.path(uid).name)
 
+    def sweep(self) -> None:
+        """Removes half-made files that a driver of this kind left when it was killed while writing."""
+        mark = self.kind.encode()
+        for path in self.directory.glob("spec.*.tmp") if self.directory.is_dir() else ():
+            try:
+                if mark in path.read_bytes():
+                    path.unlink()
+            except OSError:
+                continue  # somebody else's, and gone or not for us
+
     def strangers(self, known: Iterable[ClaimUID]) -> list[ClaimUID]:
         """UIDs of claims that have a file here and are not in `known`."""
         kept = set(known)

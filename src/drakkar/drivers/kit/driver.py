@@ -427,6 +427,7 @@ class NodeDriver:
                 # The claim stays held: better a device that nobody gets than one that two get.
                 _log.error("claim %s cannot be restored: %s", held.claim, error)
                 self._events.record(self._node_object(), "Warning", "ClaimNotRestored", f"{held.claim}: {error}")
+        self.files.sweep()
         for uid in self.files.strangers(ledger.claims):
             _log.info("removing the CDI file of claim %s, which nobody holds", uid)
             self.files.remove(uid)

@@ -1,0 +1,56 @@
+"""Killed at every point that touches the world, the driver comes back with nothing lost, leaked or handed out twice."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from crash_child import DEVICES, UID, node
+
+CHILD = Path(__file__).parent / "crash_child.py"
+
+
+def killed_at(folder: Path, when: int, kind: str) -> bool:
+    """Runs a driver to its death at the point `when`; False if it lived."""
+    folder.mkdir()
+    result = subprocess.run(
+        [sys.executable, str(CHILD), str(folder), str(when), kind], capture_output=True, text=True, check=False
+    )
+    assert result.returncode in (0, 137), result.stderr
+    return result.returncode == 137
+
+
+async def comes_back(folder: Path, kind: str) -> None:
+    one = node(folder, kind)
+    one.api.put("/api/v1/namespaces/team-a/pods/p", {"status": {"phase": "Running"}})
+    await one.start()
+    try:
+        held = list(one.driver.claims)
+        files, instances = one.files(), one.machine.gpus()[0].mig_instances
+        assert held in ([], [UID])
+        assert len(files) == len(held), "a CDI file is there exactly for what is held"
+        assert len(instances) == (len(held) if kind == "mig" else 0), "a MIG instance is there exactly for what is held"
+        answer = await one.prepare("c", UID)
+        assert answer.error == ""
+        assert [device.device_name for device in answer.devices] == [DEVICES[kind]]
+        assert len(one.files()) == 1
+        assert (await one.unprepare("c", UID)).error == ""
+        other = one.claim("other", DEVICES[kind])
+        assert (await one.prepare("other", other)).error == "", "the device is free again"
+        assert (await one.unprepare("other", other)).error == ""
+        assert one.files() == []
+        assert one.machine.gpus()[0].mig_instances == ()
+    finally:
+        await one.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted(DEVICES))
+def test_a_killed_driver_comes_back_whole(tmp_path: Path, kind: str) -> None:
+    points = 0
+    while killed_at(tmp_path / f"{points}", points + 1, kind):
+        asyncio.run(comes_back(tmp_path / f"{points}", kind))
+        points += 1
+    print(f"\n{kind}: {points} points at which the driver was killed")
+    assert points >= 8
