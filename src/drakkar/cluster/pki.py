@@ -109,6 +109,13 @@ def create(directory: str) -> None:
             .not_valid_after(end)
         )
 
+    def usage(*, sign: bool) -> x509.KeyUsage:
+        off = dict.fromkeys(("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"), False) | {
+            "encipher_only": False,
+            "decipher_only": False,
+        }
+        return x509.KeyUsage(digital_signature=True, key_cert_sign=sign, crl_sign=sign, **off)
+
     authority_key = ec.generate_private_key(ec.SECP256R1())
     authority_public = authority_key.public_key()
     identifier = x509.SubjectKeyIdentifier.from_public_key(authority_public)
@@ -116,7 +123,7 @@ def create(directory: str) -> None:
         builder("drakkar-ca", authority_public)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(identifier, critical=False)
-        .add_extension(_usage(x509, sign=True), critical=True)
+        .add_extension(usage(sign=True), critical=True)
         .sign(authority_key, hashes.SHA256())
     )
     server_key = ec.generate_private_key(ec.SECP256R1())
@@ -130,7 +137,7 @@ def create(directory: str) -> None:
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
-        .add_extension(_usage(x509, sign=False), critical=True)
+        .add_extension(usage(sign=False), critical=True)
         .sign(authority_key, hashes.SHA256())
     )
     secret = server_key.private_bytes(
@@ -140,20 +147,6 @@ def create(directory: str) -> None:
     _write(pki.token_key, os.urandom(32), 0o600)
     _write(pki.authority, authority.public_bytes(serialization.Encoding.PEM), 0o644)
     _write(pki.certificate, server.public_bytes(serialization.Encoding.PEM), 0o644)
-
-
-def _usage(x509: object, *, sign: bool) -> object:
-    return x509.KeyUsage(  # type: ignore[attr-defined]
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=sign,
-        crl_sign=sign,
-        encipher_only=False,
-        decipher_only=False,
-    )
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:

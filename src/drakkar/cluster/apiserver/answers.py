@@ -23,12 +23,15 @@ def encode(value: Any, media_type: str) -> bytes:
     if media_type == YAML:
         import yaml
 
+        # Through JSON once more: equal parts must not become anchors and aliases.
+        plain = msgspec.json.decode(_encode(value))
         dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-        return yaml.dump(value, Dumper=dumper, default_flow_style=False, allow_unicode=True, width=1 << 30).encode()
+        text: str = yaml.dump(plain, Dumper=dumper, default_flow_style=False, allow_unicode=True, width=1 << 30)
+        return text.encode()
     if media_type == PROTOBUF:
         from drakkar.cluster.machinery import protobuf
 
-        return protobuf.encode(value)
+        return bytes(protobuf.encode(value))
     raise ValueError(media_type)
 
 

@@ -141,7 +141,8 @@ class Authorizer:
                 continue
             kind = "RoleBinding" if namespace else "ClusterRoleBinding"
             shown = f"{binding['metadata']['name']}/{namespace}" if namespace else binding["metadata"]["name"]
-            source = f'{kind} "{shown}" of {reference["kind"]} "{reference["name"]}" to {_shown_subject(binding, namespace, user)}'
+            subject = _shown_subject(binding, namespace, user)
+            source = f'{kind} "{shown}" of {reference["kind"]} "{reference["name"]}" to {subject}'
             grants += [Grant(rule, namespace, source) for rule in self.rules_of(role)]
         return grants, missing
 

@@ -57,7 +57,7 @@ def object_body(call: Call, row: ApiResource | None = None) -> dict[str, Any]:
     return from_served(row, kind.default(decoded.object, now=call.timestamp))
 
 
-def plain_body(call: Call) -> Any:
+def plain_body(call: Call, content_type: str = "") -> Any:
     """The body as a JSON value without a schema; None if it is empty. Raises `StatusError` 400 or 415."""
     body = call.body
     check_size(body)
@@ -65,7 +65,7 @@ def plain_body(call: Call) -> Any:
         return body
     if not body:
         return None
-    content_type = media_type(call)
+    content_type = content_type or media_type(call)
     if content_type == JSON:
         try:
             return _decode(body)

@@ -35,7 +35,7 @@ def answer(server: ApiServer, request: ApiRequest, info: RequestInfo) -> Answer:
     path = "/" + info.path.strip("/")
     first = path.split("/")[1]
     if request.method not in _METHODS:
-        raise statuses.method_not_allowed() if first in ("api", "apis", "version") else statuses.unknown_path()
+        return _no_page()
     if first in _HEALTH:
         return _health(path, "verbose" in request.query)
     if first in ("api", "apis"):
@@ -49,11 +49,13 @@ def answer(server: ApiServer, request: ApiRequest, info: RequestInfo) -> Answer:
             return Answer(200, {"paths": _paths(server)})
         case "/openapi/v2":
             return _openapi_v2(request.headers.get("accept", ""))
-        case "/.well-known/openid-configuration" | "/openid/v1/jwks":
-            raise statuses.unknown_path()
     if path == "/openapi/v3" or path.startswith("/openapi/v3/"):
         return _openapi_v3(path, request)
-    raise statuses.unknown_path()
+    return _no_page()
+
+
+def _no_page() -> Answer:
+    return Answer(404, None, b"404 page not found\n", _TEXT)
 
 
 def version() -> dict[str, Any]:
@@ -81,7 +83,7 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 def _health(path: str, verbose: bool) -> Answer:
     kind, _, check = path.strip("/").partition("/")
     if check and check not in _CHECKS:
-        return Answer(404, None, b"404 page not found\n", _TEXT)
+        return _no_page()
     if not verbose:
         return Answer(200, None, b"ok", _TEXT)
     listed = [check] if check else list(_CHECKS)
@@ -90,6 +92,9 @@ def _health(path: str, verbose: bool) -> Answer:
 
 
 def _discovery(server: ApiServer, path: str, accept: str) -> Answer:
+    parts = path.strip("/").split("/")
+    if parts[0] == "apis" and len(parts) == 2 and parts[1] not in server.registry.groups():
+        return _no_page()
     form = negotiate(accept, OBJECT_TYPES, tables=False, discovery=path in ("/api", "/apis"))
     value, raw = server.discovery.document(path, aggregated=form.convert == DISCOVERY[0], address=server.address)
     if form.media_type != JSON:
@@ -127,7 +132,7 @@ def _openapi_v3(path: str, request: ApiRequest) -> Answer:
             return Answer(200, None, packed, JSON, {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"})
         return Answer(200, None, openapi.document(name), JSON)
     except KeyError:
-        return Answer(404, None, b"404 page not found\n", _TEXT)
+        return _no_page()
 
 
 def _metrics(server: ApiServer) -> bytes:

@@ -44,12 +44,13 @@ def apply_configuration(call: Call, existing: StoredObject | None) -> tuple[dict
         try:
             body, duplicates = yamltext.parse(bytes(body))
         except yamltext.YamlError as error:
-            raise statuses.bad_request(f"error decoding YAML: {error}") from None
+            raise statuses.bad_request(f"error encoding patch: {_plain_yaml_error(error)}") from None
         if duplicates and call.field_validation == "Strict":
             raise statuses.bad_request(f"error strict decoding YAML: {', '.join(duplicates)}")
         warnings = duplicates if call.field_validation == "Warn" else []
     if not isinstance(body, dict):
         raise statuses.bad_request("error decoding YAML: the patch must be an object")
+    check_configuration(call, body)
     live = to_served(call.row, existing.value) if existing is not None else None
     try:
         merged = apply.apply(
@@ -64,10 +65,18 @@ def apply_configuration(call: Call, existing: StoredObject | None) -> tuple[dict
     except apply.ApplyConflict as error:
         raise statuses.StatusError(error.status()) from None
     except PatchError as error:
-        raise patch_refusal(call, error) from None
+        raise statuses.StatusError(error.status()) from None
     return merged, warnings
 
 
-def patch_refusal(call: Call, error: Any) -> statuses.StatusError:
-    """A patch that cannot be applied, as a Status."""
-    return statuses.StatusError(error.status(call.row.group, call.row.plural, call.name))
+def check_configuration(call: Call, body: dict[str, Any]) -> None:
+    """The applied configuration must be about the object of the path. Raises `StatusError` 400."""
+    metadata = body.get("metadata")
+    name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+    if name and name != call.name:
+        raise statuses.bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+
+
+def _plain_yaml_error(error: Exception) -> str:
+    """The parser's complaint as Go's yaml words it for a one-line document: without the conversion and the line 1."""
+    return str(error).removeprefix("error converting YAML to JSON: ").replace("yaml: line 1: ", "yaml: ")

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from drakkar.cluster.apiserver.bodies import private
+from drakkar.cluster.apiserver import statuses
+from drakkar.cluster.apiserver.bodies import media_type, private
 from drakkar.cluster.apiserver.calls import Call
 from drakkar.cluster.apiserver.kinds import behaviour
-from drakkar.cluster.apiserver.managed_fields import patch_refusal
 
 
-def patched(call: Call, current: dict[str, Any], form: str) -> tuple[dict[str, Any], list[str]]:
-    """Apply the body to `current` (which stays as it is); `form` is json, merge or strategic. Raises `StatusError`."""
+def patched(call: Call, current: dict[str, Any]) -> dict[str, Any]:
+    """Apply the body to `current` (which stays as it is); raises `StatusError`. Warnings go to the call."""
     from drakkar.cluster.machinery import patching
 
+    body = bytes(call.body) if isinstance(call.body, bytes | bytearray) else private(call.body)
+    form = media_type(call)
     kind = behaviour(call.row)
-    body = call.body if isinstance(call.body, (bytes, bytearray)) else private(call.body)
     try:
-        if form == "json":
-            changed = patching.json_patch(current, body)
-        elif form == "merge":
-            changed = patching.merge_patch(current, body)
-        else:
-            changed = patching.strategic_merge_patch(current, body, kind.schema)  # type: ignore[attr-defined]
-        decoded = kind.shape(changed, call.field_validation, source="patch")
+        decoded = patching.patch(kind, current, body, form, field_validation=call.field_validation)
     except patching.PatchError as error:
-        raise patch_refusal(call, error) from None
-    return decoded.object, decoded.warnings
+        raise statuses.StatusError(error.status()) from None
+    call.warnings += decoded.warnings
+    return decoded.object

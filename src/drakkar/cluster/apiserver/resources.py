@@ -35,7 +35,8 @@ class ApiResource:
     """One kind in one version.
 
     `storage` is the collection its objects live in (another version or group may share it); `put_creates`:
-    AllowCreateOnUpdate; `orphans`: dependents are orphaned unless a delete says otherwise; `shows_deleted`: a delete answers the object rather than a Status; `ephemeral`: nothing is stored (reviews).
+    AllowCreateOnUpdate; `orphans`: dependents are orphaned unless a delete says otherwise; `shows_deleted`: a delete
+    answers the object rather than a Status; `ephemeral`: nothing is stored (reviews).
     """
 
     group: str
@@ -90,6 +91,7 @@ def _cluster(group: str, plural: str, kind: str, *, short: str = "", **more: obj
 _ALL: Final = ("all",)
 _CREATE: Final = ("create",)
 
+_PROXY: Final = ("create", "delete", "get", "patch", "update")
 _POD_SUBRESOURCES: Final = (
     Subresource("attach", ("create", "get"), "PodAttachOptions"),
     Subresource("binding", _CREATE, "Binding"),
@@ -98,6 +100,7 @@ _POD_SUBRESOURCES: Final = (
     Subresource("exec", ("create", "get"), "PodExecOptions"),
     Subresource("log", ("get",)),
     Subresource("portforward", ("create", "get"), "PodPortForwardOptions"),
+    Subresource("proxy", _PROXY, "PodProxyOptions"),
     Subresource("resize"),
     STATUS,
 )
@@ -117,7 +120,11 @@ _CORE: Final = (
         subresources=(Subresource("finalize", ("update",)), STATUS),
     ),
     _cluster(
-        "", "nodes", "Node", short="no", subresources=(Subresource("proxy", ("get",), "NodeProxyOptions"), STATUS)
+        "",
+        "nodes",
+        "Node",
+        short="no",
+        subresources=(Subresource("proxy", _PROXY, "NodeProxyOptions"), STATUS),
     ),
     _namespaced(
         "",
@@ -164,7 +171,18 @@ _CORE: Final = (
         subresources=(Subresource("token", _CREATE, "TokenRequest", "authentication.k8s.io", "v1"),),
         shows_deleted=True,
     ),
-    _namespaced("", "services", "Service", short="svc", categories=_ALL, subresources=(STATUS,), shows_deleted=True),
+    _namespaced(
+        "",
+        "services",
+        "Service",
+        short="svc",
+        categories=_ALL,
+        subresources=(
+            Subresource("proxy", _PROXY, "ServiceProxyOptions"),
+            STATUS,
+        ),
+        shows_deleted=True,
+    ),
 )
 
 _APPS: Final = (

@@ -116,10 +116,9 @@ class ApiServer:
         headers = {"Content-Type": answer.content_type, **answer.headers}
         if answer.warnings:
             headers["Warning"] = ", ".join(warning_header(text) for text in answer.warnings)
-        body = answer.watch or answer.stream
-        if body is None:
-            body = answer.value if answer.value is not None else answer.raw
-        return ApiResponse(answer.status, headers, body)
+        if answer.watch is not None or answer.stream is not None:
+            return ApiResponse(answer.status, headers, answer.watch or answer.stream)
+        return ApiResponse(answer.status, headers, answer.value if answer.value is not None else answer.raw)
 
     async def respond(
         self, request: ApiRequest, user: User | None = None, repeated: Mapping[str, list[str]] | None = None
@@ -206,14 +205,14 @@ class ApiServer:
         if info.subresource:
             call.subresource = row.subresource(info.subresource)
             handler = _SUBRESOURCES.get(info.subresource, {}).get(info.verb)
+            if info.subresource == "proxy":
+                raise statuses.not_implemented("this server does not proxy HTTP to nodes, pods or services")
             if handler is None:
                 raise statuses.bad_request("Upgrade request required")
         elif row.ephemeral:
             handler = bindings.create if row.plural == "bindings" else reviews.create
         else:
             handler = _VERBS[info.verb]
-            if info.verb == "get" and request.query.get("watch"):
-                handler = watching.watch if request.query["watch"] in ("1", "true") else reading.get
         if info.subresource != "log":
             offered = CUSTOM_TYPES if row.custom else OBJECT_TYPES
             call.representation = negotiate(headers.get("accept", ""), offered)

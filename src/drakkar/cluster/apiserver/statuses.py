@@ -203,5 +203,9 @@ def internal_error(message: str) -> StatusError:
     return StatusError(status(500, f"Internal error occurred: {message}", details={"causes": [{"message": message}]}))
 
 
+def not_implemented(message: str) -> StatusError:
+    return StatusError(status(501, message, "NotImplemented"))
+
+
 def unavailable(message: str) -> StatusError:
     return StatusError(status(503, message))

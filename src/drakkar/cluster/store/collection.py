@@ -35,6 +35,7 @@ class Collection:
     def __init__(self, name: str, version: int) -> None:
         self.name = name
         self.floor = version
+        self.last_change = 0
         self._objects: dict[str, StoredObject] = {}
         self._keys: list[str] = []
         self._history: deque[Change] = deque()
@@ -115,6 +116,7 @@ class Collection:
     def apply(self, change: Change) -> None:
         """Make a change true and tell the watchers."""
         key = change.object.key
+        self.last_change = change.version
         if change.type == "DELETED":
             del self._objects[key]
             del self._keys[bisect_left(self._keys, key)]

@@ -88,9 +88,10 @@ class Store:
             await self._log.durable(version)
 
     async def close(self) -> None:
-        """Write what is pending and release the log."""
+        """Write what is pending and release the log; later writes stay in memory. Closing twice is fine."""
         if self._log is not None:
-            await self._log.close()
+            log, self._log = self._log, None
+            await log.close()
 
     def _load(self, log: Log) -> None:
         self._version = self._floor = max(log.version, 1)

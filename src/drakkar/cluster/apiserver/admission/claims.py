@@ -85,7 +85,7 @@ def _drivers(call: Call, new: Value, old: Value) -> list[FieldError]:
 
 
 def _changed_drivers(new: Any, old: Any) -> set[str]:
-    def by_device(devices: Any) -> dict[tuple[str, str, str, str], Value]:
+    def by_device(devices: Any) -> dict[tuple[str, ...], Value]:
         return {
             (one.get("driver", ""), one.get("pool", ""), one.get("device", ""), one.get("shareID", "")): one
             for one in devices
@@ -98,7 +98,7 @@ def _changed_drivers(new: Any, old: Any) -> set[str]:
 def _driver(call: Call, driver: str, status: Value) -> FieldError | None:
     verb = call.info.verb
     prefixes = ["arbitrary-node"]
-    node = (call.user.extra.get("authentication.kubernetes.io/node-name") or ("",))[0]
+    node = next(iter(call.user.extra.get("authentication.kubernetes.io/node-name", ())), "")
     if call.user.name.startswith(SERVICE_ACCOUNT_PREFIX) and node and _node_of(status) == node:
         prefixes.insert(0, "associated-node")
     reason = ""
@@ -115,11 +115,11 @@ def _driver(call: Call, driver: str, status: Value) -> FieldError | None:
 
 def _node_of(status: Value) -> str:
     """The single node that an allocation is for, "" if it is not bound to one by name."""
-    terms = ((status.get("allocation") or {}).get("nodeSelector") or {}).get("nodeSelectorTerms") or ()
+    terms: list[Value] = ((status.get("allocation") or {}).get("nodeSelector") or {}).get("nodeSelectorTerms") or []
     if len(terms) != 1:
         return ""
     for field in terms[0].get("matchFields") or ():
-        values = field.get("values") or ()
+        values: list[str] = field.get("values") or []
         if field.get("key") == "metadata.name" and field.get("operator") == "In" and len(values) == 1:
             return str(values[0])
     return ""

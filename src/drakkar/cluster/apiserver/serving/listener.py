@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import ssl
 from pathlib import Path
@@ -22,6 +23,8 @@ class Listener:
         self._server = server
         self._sockets: asyncio.Server | None = None
         self._connections: set[Connection] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
         self.url = ""
 
     @property
@@ -31,9 +34,12 @@ class Listener:
 
     def opened(self, connection: Connection) -> None:
         self._connections.add(connection)
+        self._idle.clear()
 
     def closed(self, connection: Connection) -> None:
         self._connections.discard(connection)
+        if not self._connections:
+            self._idle.set()
 
     async def start(self, host: str, port: int, context: ssl.SSLContext | None) -> None:
         """Bind; raises `DrakkarError` if that is not possible or not allowed."""
@@ -68,10 +74,8 @@ class Listener:
             self._sockets.close()
         for connection in list(self._connections):
             connection.stop()
-        loop = asyncio.get_running_loop()
-        end = loop.time() + GRACE_SECONDS
-        while self._connections and loop.time() < end:
-            await asyncio.sleep(0.01)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._idle.wait(), GRACE_SECONDS)
         for connection in list(self._connections):
             connection.abort()
 

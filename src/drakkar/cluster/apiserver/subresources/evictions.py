@@ -70,17 +70,14 @@ async def _spend_budgets(call: Call, pod: Value) -> None:
             raise statuses.too_many_requests(
                 "Cannot evict pod as it would violate the pod's disruption budget.",
                 RETRY_SECONDS,
-                [
-                    {
-                        "reason": "DisruptionBudget",
-                        "message": f"The disruption budget {budget['metadata']['name']} is still being processed by the server.",
-                    }
-                ],
+                [_cause(budget, "is still being processed by the server.")],
             )
         allowed = int(status.get("disruptionsAllowed") or 0)
         if allowed <= 0:
             raise statuses.too_many_requests(
-                "Cannot evict pod as it would violate the pod's disruption budget.", 0, [_cause(budget)]
+                "Cannot evict pod as it would violate the pod's disruption budget.",
+                0,
+                [_cause(budget, _shortage(status))],
             )
         if not call.dry_run:
             obj = private(budget)
@@ -102,12 +99,10 @@ def _may_always_evict(spec: Value, status: Value) -> bool:
     return healthy >= desired > 0
 
 
-def _cause(budget: Value) -> Value:
-    status = budget.get("status") or {}
-    return {
-        "reason": "DisruptionBudget",
-        "message": (
-            f"The disruption budget {budget['metadata']['name']} needs {status.get('desiredHealthy', 0)} healthy pods"
-            f" and has {status.get('currentHealthy', 0)} currently"
-        ),
-    }
+def _shortage(status: Value) -> str:
+    needed, present = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+    return f"needs {needed} healthy pods and has {present} currently"
+
+
+def _cause(budget: Value, why: str) -> Value:
+    return {"reason": "DisruptionBudget", "message": f"The disruption budget {budget['metadata']['name']} {why}"}

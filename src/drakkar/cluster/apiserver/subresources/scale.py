@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from drakkar.cluster.apiserver import answers, statuses
-from drakkar.cluster.apiserver.bodies import media_type, object_body, private
+from drakkar.cluster.apiserver.bodies import media_type, object_body, plain_body, private
 from drakkar.cluster.apiserver.calls import Answer, Call
+from drakkar.cluster.apiserver.kinds import behaviour
+from drakkar.cluster.apiserver.negotiation import YAML
 from drakkar.cluster.apiserver.options import check_write
 from drakkar.cluster.apiserver.resources import ApiResource
-from drakkar.cluster.apiserver.verbs.updating import PATCH_TYPES, check_name, replace
+from drakkar.cluster.apiserver.verbs.updating import APPLY, MERGE, PATCH_TYPES, check_name, replace
 from drakkar.kube.selectors import LabelSelector
 
 Value = dict[str, Any]
@@ -35,19 +37,18 @@ async def patch(call: Call) -> Answer:
     from drakkar.cluster.machinery import patching
 
     check_write(call, "PatchOptions")
-    form = PATCH_TYPES.get(media_type(call))
+    form = media_type(call)
+    if form not in PATCH_TYPES:
+        raise statuses.unsupported_patch()
     scale = scale_of(call.stored().value)
-    body = call.body if isinstance(call.body, (bytes, bytearray)) else private(call.body)
+    body = bytes(call.body) if isinstance(call.body, bytes | bytearray) else private(call.body)
+    if form == APPLY:  # an applied Scale has one field that can be owned: merging says the same
+        body, form = plain_body(call, YAML), MERGE
     try:
-        if form == "json":
-            changed = patching.json_patch(scale, body)
-        elif form in ("merge", "strategic", "apply"):
-            changed = patching.merge_patch(scale, body)
-        else:
-            raise statuses.unsupported_patch()
+        changed = patching.patch(behaviour(ROW), scale, body, form, field_validation=call.field_validation)
     except patching.PatchError as error:
-        raise statuses.StatusError(error.status(call.row.group, call.row.plural, call.name)) from None
-    return await _set(call, changed)
+        raise statuses.StatusError(error.status()) from None
+    return await _set(call, changed.object)
 
 
 async def _set(call: Call, scale: Value) -> Answer:

@@ -7,11 +7,10 @@ finalizer of a dying object deletes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from drakkar.cluster.apiserver import answers, statuses
-from drakkar.cluster.apiserver.bodies import check_size, media_type, object_body, private
+from drakkar.cluster.apiserver.bodies import check_size, media_type, object_body
 from drakkar.cluster.apiserver.calls import Answer, Call
 from drakkar.cluster.apiserver.conversions import from_served, to_served
 from drakkar.cluster.apiserver.kinds import behaviour, stored_behaviour
@@ -23,12 +22,9 @@ from drakkar.cluster.apiserver.verbs.deleting import finish_deletion, may_vanish
 from drakkar.cluster.store import StoredObject
 
 APPLY: Final = "application/apply-patch+yaml"
-PATCH_TYPES: Final = {
-    "application/json-patch+json": "json",
-    "application/merge-patch+json": "merge",
-    "application/strategic-merge-patch+json": "strategic",
-    APPLY: "apply",
-}
+MERGE: Final = "application/merge-patch+json"
+STRATEGIC: Final = "application/strategic-merge-patch+json"
+PATCH_TYPES: Final = ("application/json-patch+json", MERGE, STRATEGIC, APPLY)
 
 
 async def update(call: Call) -> Answer:
@@ -47,7 +43,7 @@ async def update(call: Call) -> Answer:
 async def patch(call: Call) -> Answer:
     """PATCH in four forms; apply creates what is not there."""
     form = media_type(call)
-    if form not in PATCH_TYPES or (form == "application/strategic-merge-patch+json" and call.row.custom):
+    if form not in PATCH_TYPES or (form == STRATEGIC and call.row.custom):
         raise statuses.unsupported_patch()
     check_size(call.body)
     check_write(call, "PatchOptions", apply=form == APPLY)
@@ -55,8 +51,8 @@ async def patch(call: Call) -> Answer:
         return await _apply(call)
     existing = call.stored()
     current = to_served(call.row, existing.value)
-    changed, warnings = patched(call, current, PATCH_TYPES[form])
-    call.warnings += warnings
+    changed = patched(call, current)
+    check_name(call, changed)
     obj = from_served(call.row, behaviour(call.row).default(changed, now=call.timestamp))
     return shown(call, await replace(call, existing, obj))
 
@@ -105,6 +101,7 @@ async def replace(call: Call, existing: StoredObject, obj: dict[str, Any], *, ma
     old = existing.value
     check_versions(call, existing, obj)
     _carry_over(obj, old)
+    obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
     obj = call.server.admission.mutate(call, "UPDATE", obj, old)
     obj = kind.prepare_update(obj, old, subresource)
     if managed:
@@ -113,7 +110,6 @@ async def replace(call: Call, existing: StoredObject, obj: dict[str, Any], *, ma
     raise_invalid(call, obj, [*checked, *kind.validate_update(obj, old, subresource)])
     call.warnings += kind.warnings(obj, old)
     call.server.admission.validate(call, "UPDATE", obj, old)
-    obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
     if obj == old:
         return existing
     if call.dry_run:
@@ -138,10 +134,11 @@ def check_versions(call: Call, existing: StoredObject, obj: dict[str, Any]) -> N
     current = existing.value["metadata"]
     if version and not version.isdigit():
         raise statuses.internal(f'strconv.ParseUint: parsing "{version}": invalid syntax', bare=True)
-    if uid and uid != current["uid"]:
+    if uid and uid != current["uid"] and call.method == "PUT":
         why = (
             f"StorageError: invalid object, Code: 4, Key: /registry/{row.plural}/{existing.key}, ResourceVersion: 0,"
-            f" AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {current['uid']}"
+            f" AdditionalErrorMsg: Precondition failed: UID in precondition: {uid},"
+            f" UID in object meta: {current['uid']}"
         )
         raise statuses.conflict(row.group, row.plural, call.name, why)
     if version in ("", "0"):
@@ -166,14 +163,7 @@ def _unconditional(call: Call) -> statuses.StatusError:
     )
 
 
-_KEPT: Final = (
-    "uid",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "namespace",
-)
+_KEPT: Final = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "namespace")
 
 
 def _carry_over(obj: dict[str, Any], old: dict[str, Any]) -> None:
@@ -184,16 +174,8 @@ def _carry_over(obj: dict[str, Any], old: dict[str, Any]) -> None:
             metadata[name] = before[name]
         else:
             metadata.pop(name, None)
+    metadata["uid"] = metadata.get("uid") or before["uid"]
     if "generateName" in before and "generateName" not in metadata:
         metadata["generateName"] = before["generateName"]
     metadata.pop("selfLink", None)
     obj["metadata"] = metadata
-
-
-async def modify(
-    call: Call, change: Callable[[dict[str, Any]], dict[str, Any]], existing: StoredObject
-) -> StoredObject:
-    """A server-made change of an object (binding, eviction): `change` gets a private copy; no strategy runs."""
-    obj = change(private(existing.value))
-    obj = with_managed_fields(call, existing.value, obj)
-    return await write(call, existing, obj)

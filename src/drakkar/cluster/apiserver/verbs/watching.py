@@ -56,7 +56,7 @@ def watch(call: Call) -> Answer:
             changes = []
         first = [event for change in changes for event in _events(change, chosen)]
     watcher = collection.subscribe(chosen.only_key or chosen.prefix)
-    stream = _Stream(call, chosen, watcher, first, failure, seconds, options.bookmarks)
+    stream = _Stream(call, chosen, watcher, seconds, first=first, failure=failure, bookmarks=options.bookmarks)
     content_type = call.representation.media_type
     return Answer(200, content_type=content_type, stream=stream.lines(), watch=stream.values(), warnings=call.warnings)
 
@@ -114,9 +114,10 @@ class _Stream:
         call: Call,
         chosen: Selection,
         watcher: Watcher,
+        seconds: float,
+        *,
         first: list[Event],
         failure: statuses.StatusError | None,
-        seconds: float,
         bookmarks: bool,
     ) -> None:
         self._call = call
