@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from tools import examples
 
 from tests.conftest import kubectl
+from tools import examples
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 EXPECTATIONS = [file for example in sorted(FOLDER.iterdir()) for file in examples.expectations(example)]

@@ -1,7 +1,7 @@
 """The command line: one file per command, loaded when that command runs.
 
 `drakkar --help` must answer in a tenth of a second, so this module imports nothing but click and takes the commands
-from a table; what a command needs is imported by its own file. Every `DrakkarError` becomes one sentence on standard error.
+from a table; what a command needs is imported by its own file. Every `DrakkarError` becomes one sentence.
 """
 
 from __future__ import annotations
