@@ -72,7 +72,7 @@ def test_list_watch_relist_and_indexes() -> None:
         server.events.put_nowait(ApiError(410, "Expired", "too old"))
         await clock.advance(1)
         assert heard[4:] == [("ADDED", "three")]
-        assert server.lists == 2 and len(informer) == 2
+        assert server.lists == 2 and len(informer.list()) == 2
         await informer.stop()
 
     asyncio.run(scenario())
@@ -88,7 +88,7 @@ def test_an_ended_watch_goes_on_where_it_was_and_a_broken_one_backs_off() -> Non
         server.events.put_nowait(None)
         server.tell("ADDED", pod("two", 3))
         await clock.advance(1)
-        assert len(informer) == 2 and server.lists == 1
+        assert len(informer.list()) == 2 and server.lists == 1
         server.events.put_nowait(OSError("connection reset"))
         await clock.advance(0)
         lists = server.lists

@@ -67,9 +67,6 @@ class Informer:
     def list(self) -> builtins.list[Object]:
         return list(self._objects.values())
 
-    def __len__(self) -> int:
-        return len(self._objects)
-
     def by_index(self, index: str, value: Hashable) -> builtins.list[Object]:
         """The objects for which the index function named `index` yields `value`."""
         return list(self._indexes[index][1].get(value, {}).values())
