@@ -70,9 +70,7 @@ class ControlPlanes:
             from drakkar.cluster.controllers import run_controllers
 
             client = _client(server, "system:kube-controller-manager", "kube-controller-manager/v1.37.2")
-            parts.append(
-                run_controllers(client, without=["node-lifecycle"], root_ca=self.pki.authority.read_text())
-            )
+            parts.append(run_controllers(client, without=["node-lifecycle"], root_ca=self.pki.authority.read_text()))
         if "scheduler" in needs:
             from drakkar.cluster.scheduler import Scheduler
 

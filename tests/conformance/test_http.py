@@ -1,7 +1,7 @@
 """Recorded conversations with a real Kubernetes 1.37.2, held against our API server over HTTPS.
 
-`pending.txt` lists what does not pass yet, one step a line; the test demands that it is exactly the truth, so it can only
-get shorter.
+`pending.txt` lists what does not pass yet, one step a line; the test demands that it is exactly the truth, so it can
+only get shorter.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Log:
         rows = self._database.execute("SELECT collection, key, version, checksum, value FROM objects")
         try:
             for collection, key, version, checksum, value in rows:
-                if zlib.crc32(value) != checksum:
+                if not isinstance(value, bytes) or zlib.crc32(value) != checksum:
                     raise self._damaged(f"{collection} {key!r} does not match its checksum")
                 yield collection, StoredObject(key, version, msgspec.json.decode(value), value)
         except (sqlite3.DatabaseError, msgspec.DecodeError) as error:

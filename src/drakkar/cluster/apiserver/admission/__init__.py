@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from drakkar.api.fields import FieldError
-from drakkar.cluster.apiserver.admission import claims, limits, namespaces, nodes, pods
+from drakkar.cluster.apiserver.admission import claims, limits, namespaces, nodes, pods, services
 from drakkar.cluster.apiserver.calls import Call
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _MUTATORS: Final[dict[str, tuple[Mutator, ...]]] = {
     ),
     "nodes": (nodes.taint_until_ready,),
     "priorityclasses.scheduling.k8s.io": (pods.only_one_default,),
-    "persistentvolumeclaims": (),
+    "services": (services.allocate,),
 }
 _JUDGES: Final[dict[str, tuple[Judge, ...]]] = {
     "pods": (limits.judge,),

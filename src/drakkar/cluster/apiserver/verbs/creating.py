@@ -46,10 +46,10 @@ async def create_object(call: Call, obj: dict[str, Any], *, managed: bool = True
     """
     row, kind = call.row, stored_behaviour(call.row)
     _set_system_fields(call, obj)
+    if managed:  # before admission: what the server adds is not the client's
+        obj = with_managed_fields(call, None, obj)
     obj = call.server.admission.mutate(call, "CREATE", obj, None)
     obj = kind.prepare_create(obj)
-    if managed:
-        obj = with_managed_fields(call, None, obj)
     raise_invalid(
         call, obj, [*call.server.admission.field_errors(call, "CREATE", obj, None), *kind.validate_create(obj)]
     )

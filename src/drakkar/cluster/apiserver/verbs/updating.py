@@ -102,10 +102,10 @@ async def replace(call: Call, existing: StoredObject, obj: dict[str, Any], *, ma
     check_versions(call, existing, obj)
     _carry_over(obj, old)
     obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-    obj = call.server.admission.mutate(call, "UPDATE", obj, old)
-    obj = kind.prepare_update(obj, old, subresource)
     if managed:
         obj = with_managed_fields(call, old, obj)
+    obj = call.server.admission.mutate(call, "UPDATE", obj, old)
+    obj = kind.prepare_update(obj, old, subresource)
     checked = call.server.admission.field_errors(call, "UPDATE", obj, old)
     raise_invalid(call, obj, [*checked, *kind.validate_update(obj, old, subresource)])
     call.warnings += kind.warnings(obj, old)
