@@ -63,7 +63,7 @@ def arm(killer: Killer, folder: Path) -> None:
         return True
 
     def in_state(descriptor: int, *_: Any) -> bool:
-        return os.readlink(f"/proc/self/fd/{descriptor}").startswith(str(folder / "state"))
+        return str(Path(f"/proc/self/fd/{descriptor}").readlink()).startswith(str(folder / "state"))
 
     def in_folder(path: Any, *_: Any) -> bool:
         return str(path).startswith((str(folder / "cdi"), str(folder / "state")))

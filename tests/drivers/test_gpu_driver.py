@@ -8,7 +8,10 @@ from gpu_node import CLAIMS, PODS, GpuNode, nodes_of, running
 
 from drakkar.injection.cache import CdiCache
 from drakkar.kube.clock import FakeClock
+from drakkar.kube.transport import ApiResponse
 from drakkar.vendors.nvidia.published import PublishOptions
+
+FORBIDDEN = ApiResponse(403, {}, {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"})
 
 Story = Callable[[GpuNode], Awaitable[Any]]
 
@@ -114,6 +117,7 @@ def test_one_device_never_goes_to_two_claims(tmp_path: Path) -> None:
         lambda node: node.api.put(f"{PODS}/p", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
         lambda node: node.api.put(f"{PODS}/p", {"status": {"phase": "Succeeded"}}),
         lambda node: node.api.put(f"{CLAIMS}/old", {"status": {}}),
+        lambda node: node.api.fail.update({f"GET {CLAIMS}/old": FORBIDDEN}),
     ],
 )
 def test_a_device_of_a_claim_that_goes_away_is_handed_over_in_the_call(

@@ -53,13 +53,14 @@ async def why_it_stays(client: Client, holder: HeldClaim) -> str:
     """Why the holder will not release its devices by itself; empty if it is going away.
 
     It goes when its claim is gone, replaced, being deleted, no longer allocated or reserved for nobody, or when every
-    pod it is reserved for is gone, being deleted or finished.
+    pod it is reserved for is gone, being deleted or finished. A client with a node's rights may not even read what no
+    pod of the node refers to any more: being refused means the same as being told that it is gone.
     """
     ref = holder.claim
     try:
         claim = await client.get(RESOURCE_CLAIMS, ref.name, ref.namespace)
     except ApiError as error:
-        if error.not_found:
+        if _out_of_sight(error):
             return ""
         raise
     status = claim.get("status") or {}
@@ -78,10 +79,14 @@ async def _lives(client: Client, namespace: str, consumer: Mapping[str, Any]) ->
     try:
         pod = await client.get(PODS, consumer["name"], namespace)
     except ApiError as error:
-        if error.not_found:
+        if _out_of_sight(error):
             return False
         raise
     metadata = pod["metadata"]
     if metadata["uid"] != consumer.get("uid") or metadata.get("deletionTimestamp"):
         return False
     return (pod.get("status") or {}).get("phase") not in _FINISHED
+
+
+def _out_of_sight(error: ApiError) -> bool:
+    return error.not_found or error.status == 403
