@@ -14,6 +14,7 @@ from drakkar.api import names
 from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required, too_long
 
 __all__ = [
+    "check_annotations",
     "check_conditions",
     "check_create",
     "check_field_manager",
@@ -59,7 +60,7 @@ def check_common(meta: Meta, *, namespaced: bool, path: str = "metadata") -> Fou
         found.append(forbidden(f"{path}.namespace", "not allowed on this type"))
     found += _check_generation(meta, path)
     found += check_labels(meta.get("labels"), f"{path}.labels")
-    found += _check_annotations(meta.get("annotations"), f"{path}.annotations")
+    found += check_annotations(meta.get("annotations"), f"{path}.annotations")
     found += _check_owners(meta.get("ownerReferences") or [], f"{path}.ownerReferences")
     found += _check_finalizers(meta.get("finalizers") or [], f"{path}.finalizers")
     return found + _check_managed(meta.get("managedFields") or [], f"{path}.managedFields")
@@ -87,7 +88,7 @@ def check_update(meta: Meta, old: Meta, path: str = "metadata") -> Found:
     for name, empty in _IMMUTABLE:
         found += check_immutable(meta.get(name, empty), old.get(name, empty), f"{path}.{name}")
     found += check_labels(meta.get("labels"), f"{path}.labels")
-    found += _check_annotations(meta.get("annotations"), f"{path}.annotations")
+    found += check_annotations(meta.get("annotations"), f"{path}.annotations")
     found += _check_owners(meta.get("ownerReferences") or [], f"{path}.ownerReferences")
     return found + _check_managed(meta.get("managedFields") or [], f"{path}.managedFields")
 
@@ -107,7 +108,7 @@ def check_immutable(value: Any, old: Any, path: str, *, covered: bool = False, o
 
 def check_template(meta: Meta, path: str) -> Found:
     """metadata inside a template of claims: labels and annotations, nothing else."""
-    found = _check_annotations(meta.get("annotations"), f"{path}.annotations")
+    found = check_annotations(meta.get("annotations"), f"{path}.annotations")
     found += check_labels(meta.get("labels"), f"{path}.labels")
     for name in _NOT_IN_TEMPLATES:
         if meta.get(name):
@@ -189,7 +190,8 @@ def _check_generation(meta: Meta, path: str) -> Found:
     return [invalid(f"{path}.generation", generation, "must be greater than or equal to 0", origin="minimum")]
 
 
-def _check_annotations(annotations: Mapping[str, str] | None, path: str) -> Found:
+def check_annotations(annotations: Mapping[str, str] | None, path: str) -> Found:
+    """Keys and total size of annotations."""
     found: Found = []
     size = 0
     for key, value in (annotations or {}).items():

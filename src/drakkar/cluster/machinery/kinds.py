@@ -7,7 +7,7 @@ resources) are not here: `kind_of` answers None.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from drakkar.api import fields
@@ -15,7 +15,7 @@ from drakkar.cluster.machinery import strictness
 from drakkar.cluster.machinery.schemas import Struct, struct_of
 from drakkar.cluster.machinery.strictness import Decoded, DecodeError
 
-__all__ = ["Decoded", "DecodeError", "Kind", "Rules", "kind_of", "rules_of"]
+__all__ = ["DecodeError", "Decoded", "Kind", "Rules", "kind_of", "rules_of"]
 
 Json = dict[str, Any]
 FieldErrors = list[fields.FieldError]
@@ -199,7 +199,7 @@ class Kind:
         return advice.warnings(self.group, self.kind, new, old)
 
 
-@lru_cache(maxsize=None)
+@cache
 def kind_of(group: str, version: str, kind: str) -> Kind | None:
     """The built-in kind, or None for kinds that Kubernetes does not have."""
     struct = struct_of(f"{group}/{version}" if group else version, kind)

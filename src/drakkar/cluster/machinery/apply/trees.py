@@ -7,7 +7,7 @@ merge of one into another, the removal of a set of fields, and the check of an a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -70,12 +70,12 @@ def node_of(struct: Struct | None) -> Node:
     return _DEDUCED if struct is None else _of_struct(struct)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _of_struct(struct: Struct) -> Node:
     return Node(LEAF) if struct.atomic else Node(STRUCT, struct=struct)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _of_type(kind: Type) -> Node:
     """Items: structs by field, maps by entry, lists of lists as a whole."""
     if kind.code == "@":
@@ -89,7 +89,7 @@ def _of_type(kind: Type) -> Node:
     return leaf
 
 
-@lru_cache(maxsize=None)
+@cache
 def _of_field(field: Field) -> Node:
     kind = field.type
     if field.list_type == ATOMIC:

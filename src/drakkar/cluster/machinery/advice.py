@@ -1,0 +1,80 @@
+"""Warnings about objects that are accepted but probably not what somebody wants, as Kubernetes words them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+__all__ = ["warnings"]
+
+Json = dict[str, Any]
+_TEMPLATES: Final = {
+    "DaemonSet",
+    "Deployment",
+    "Job",
+    "ReplicaSet",
+    "StatefulSet",
+    "ReplicationController",
+    "PodTemplate",
+}
+
+
+def warnings(group: str, kind: str, new: Json, old: Json | None = None) -> list[str]:
+    """Texts for Warning headers; a spec that did not change is not looked at again."""
+    if kind == "Pod":
+        unchanged = old is not None and old.get("spec") == new.get("spec")
+        return [] if unchanged else _pod(new.get("spec") or {}, "spec")
+    if kind in _TEMPLATES:
+        template = _template(kind, new)
+        if old is not None and _template(kind, old) == template:
+            return []
+        return _pod(template.get("spec") or {}, "template.spec" if kind == "PodTemplate" else "spec.template.spec")
+    del group
+    return []
+
+
+def _template(kind: str, obj: Json) -> Json:
+    holder = obj if kind == "PodTemplate" else obj.get("spec") or {}
+    return holder.get("template") or {}
+
+
+def _pod(spec: Json, path: str) -> list[str]:
+    found: list[str] = []
+    for name in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(name) or ()):
+            place = f"{path}.{name}[{index}]"
+            found += _duplicates(container.get("env") or (), f"{place}.env")
+            found += _ports(container.get("ports") or (), f"{place}.ports")
+    grace = spec.get("terminationGracePeriodSeconds")
+    if grace is not None and grace < 0:
+        found.append(
+            f"{path}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
+        )
+    for index, alias in enumerate(spec.get("imagePullSecrets") or ()):
+        if not alias.get("name"):
+            found.append(f'{path}.imagePullSecrets[{index}].name: invalid empty name ""')
+    return found
+
+
+def _duplicates(variables: Any, path: str) -> list[str]:
+    found: list[str] = []
+    first: dict[str, int] = {}
+    for index, variable in enumerate(variables):
+        name = variable.get("name") or ""
+        if name in first:
+            found.append(
+                f'{path}[{index}]: hides previous definition of "{name}", which may be dropped when using apply'
+            )
+        first[name] = index
+    return found
+
+
+def _ports(ports: Any, path: str) -> list[str]:
+    found: list[str] = []
+    seen: dict[tuple[Any, ...], int] = {}
+    for index, port in enumerate(ports):
+        key = (port.get("containerPort"), port.get("protocol") or "TCP", port.get("hostPort"), port.get("hostIP"))
+        if key in seen:
+            found.append(f"{path}[{index}]: duplicate port definition with {path}[{seen[key]}]")
+        else:
+            seen[key] = index
+    return found

@@ -1,0 +1,41 @@
+"""The few verbs that defaulting needs: fill in what is missing, change a part, change every item of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["each", "filled", "part"]
+
+Json = dict[str, Any]
+Change = Callable[[Json], Json]
+
+
+def filled(obj: Json, defaults: Mapping[str, Any]) -> Json:
+    """The object with missing fields filled in; an empty text counts as missing where the default is a text."""
+    missing = {
+        name: value
+        for name, value in defaults.items()
+        if obj.get(name) is None or (obj[name] == "" and isinstance(value, str) and value)
+    }
+    return {**obj, **missing} if missing else obj
+
+
+def part(obj: Json, name: str, change: Change, *, create: bool = False) -> Json:
+    """The object with one part changed; a missing part is left alone or, with `create`, begins empty."""
+    value = obj.get(name)
+    if value is None:
+        if not create:
+            return obj
+        value = {}
+    changed = change(value)
+    return obj if changed is value and name in obj else {**obj, name: changed}
+
+
+def each(obj: Json, name: str, change: Change) -> Json:
+    """The object with every item of a list changed."""
+    items = obj.get(name)
+    if not items:
+        return obj
+    changed = [change(item) for item in items]
+    return obj if all(new is old for new, old in zip(changed, items, strict=True)) else {**obj, name: changed}

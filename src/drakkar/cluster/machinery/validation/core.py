@@ -1,0 +1,296 @@
+"""What is wrong with the core kinds beside pods: maps, secrets, namespaces, nodes, services, events, ranges, quotas."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from drakkar.api import metadata, names
+from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required, too_long
+from drakkar.cluster.machinery.validation import placement, pods, values, workloads
+
+__all__ = ["CREATE", "UPDATE"]
+
+Json = Mapping[str, Any]
+Found = list[FieldError]
+MAX_DATA: Final = 1024 * 1024
+
+
+def _check_keys(entries: Json, path: str) -> Found:
+    return [invalid(f"{path}[{key}]", key, text) for key in entries for text in names.config_map_key(key)]
+
+
+def _config_map(obj: Json) -> Found:
+    data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
+    found = _check_keys(data, "data")
+    found += [invalid(f"data[{key}]", key, "duplicate of key present in binaryData") for key in data if key in binary]
+    found += _check_keys(binary, "binaryData")
+    size = sum(len(value.encode()) for value in data.values()) + sum(map(_decoded_size, binary.values()))
+    return [*found, too_long("", MAX_DATA)] if size > MAX_DATA else found
+
+
+def _decoded_size(value: str) -> int:
+    return len(value) * 3 // 4 - value[-2:].count("=")
+
+
+def _immutable_data(*parts: str) -> Callable[[Json, Json], Found]:
+    def checked(new: Json, old: Json) -> Found:
+        if not old.get("immutable"):
+            return []
+        detail = "field is immutable when `immutable` is set"
+        found = [] if new.get("immutable") else [forbidden("immutable", detail)]
+        return found + [forbidden(name, detail) for name in parts if (new.get(name) or {}) != (old.get(name) or {})]
+
+    return checked
+
+
+_NEEDED: Final = {
+    "kubernetes.io/dockercfg": (".dockercfg",), "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",), "kubernetes.io/tls": ("tls.crt", "tls.key"),
+}  # fmt: skip
+
+
+def _secret(obj: Json) -> Found:
+    data, kind = obj.get("data") or {}, obj.get("type") or ""
+    found = _check_keys(data, "data")
+    if sum(map(_decoded_size, data.values())) > MAX_DATA:
+        found.append(too_long("data", MAX_DATA))
+    if kind == "kubernetes.io/service-account-token":
+        name = "kubernetes.io/service-account.name"
+        if not ((obj.get("metadata") or {}).get("annotations") or {}).get(name):
+            found.append(required(f"metadata.annotations[{name}]"))
+    if kind == "kubernetes.io/basic-auth" and "username" not in data and "password" not in data:
+        found += [required(f"data[{key}]") for key in ("username", "password")]
+    found += [required(f"data[{key}]") for key in _NEEDED.get(kind, ()) if key not in data]
+    if kind in ("kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson") and not found:
+        found += _check_json(data[_NEEDED[kind][0]], f"data[{_NEEDED[kind][0]}]")
+    return found
+
+
+def _check_json(encoded: str, path: str) -> Found:
+    from drakkar.cluster.machinery import jsontext
+
+    try:
+        jsontext.parse(base64.b64decode(encoded))
+    except jsontext.JsonError as error:
+        return [invalid(path, "<secret contents redacted>", str(error))]
+    return []
+
+
+def _secret_update(new: Json, old: Json) -> Found:
+    found = metadata.check_immutable(new.get("type", ""), old.get("type", ""), "type")
+    return found + _immutable_data("data")(new, old) + _secret(new)
+
+
+def _config_map_update(new: Json, old: Json) -> Found:
+    return _immutable_data("data", "binaryData")(new, old) + _config_map(new)
+
+
+def _namespace(obj: Json) -> Found:
+    return _check_finalizers(obj, "spec.finalizers")
+
+
+def _check_finalizers(obj: Json, path: str) -> Found:
+    found: Found = []
+    for index, name in enumerate((obj.get("spec") or {}).get("finalizers") or ()):
+        place = path if not path.endswith("]") else f"{path}[{index}]"
+        found += [invalid(place, name, text) for text in names.label_key(name)]
+        if "/" not in name and name != "kubernetes":
+            found.append(invalid(place, name, "name is neither a standard finalizer name nor is it fully qualified"))
+    return found
+
+
+def _namespace_status(new: Json, _: Json) -> Found:
+    phase = (new.get("status") or {}).get("phase") or ""
+    dying = bool((new.get("metadata") or {}).get("deletionTimestamp"))
+    if not dying and phase != "Active":
+        return [invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty")]
+    if dying and phase != "Terminating":
+        return [invalid("status.Phase", phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")]
+    return []
+
+
+def _node(obj: Json) -> Found:
+    return placement.check_taints((obj.get("spec") or {}).get("taints") or (), "metadata.taints") + _node_resources(obj)
+
+
+def _node_resources(obj: Json) -> Found:
+    status = obj.get("status") or {}
+    return [
+        error
+        for part in ("capacity", "allocatable")
+        for name, value in (status.get(part) or {}).items()
+        for error in values.check_quantity(name, value, f"status.{part}.{name}")
+    ]
+
+
+def _node_update(new: Json, old: Json) -> Found:
+    spec, before = new.get("spec") or {}, old.get("spec") or {}
+    found = _node_resources(new)
+    addresses: list[Any] = []
+    for index, address in enumerate((new.get("status") or {}).get("addresses") or ()):
+        if address in addresses:
+            found.append(duplicate(f"status.addresses[{index}]", dict(address)))
+        addresses.append(address)
+    if before.get("podCIDRs") and before["podCIDRs"] != spec.get("podCIDRs"):
+        detail = 'node updates may not change podCIDR except from "" to valid'
+        found.append(forbidden("spec.podCIDRs", detail))
+    if before.get("providerID") and before["providerID"] != spec.get("providerID"):
+        word = "modified" if spec.get("providerID") else "cleared"
+        found.append(invalid("spec.providerID", None, f"field cannot be {word} once set"))
+    return found + placement.check_taints(spec.get("taints") or (), "metadata.taints")
+
+
+_SERVICE_TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+
+
+def _service(obj: Json) -> Found:
+    spec = obj.get("spec") or {}
+    kind, ports = spec.get("type") or "", spec.get("ports") or []
+    found: Found = []
+    if not ports and spec.get("clusterIP") != "None" and kind != "ExternalName":
+        found.append(required("spec.ports"))
+    if kind == "ExternalName":
+        name = (spec.get("externalName") or "").removesuffix(".")
+        if name:
+            found += [invalid("spec.externalName", name, text) for text in names.dns_subdomain(name)]
+        else:
+            found.append(required("spec.externalName"))
+    seen: set[str] = set()
+    for index, port in enumerate(ports):
+        found += _check_service_port(port, f"spec.ports[{index}]", named=len(ports) > 1, seen=seen)
+    found += metadata.check_labels(spec.get("selector"), "spec.selector")
+    if spec.get("sessionAffinity") not in ("ClientIP", "None"):
+        found.append(not_supported("spec.sessionAffinity", spec.get("sessionAffinity"), ("ClientIP", "None")))
+    if kind not in _SERVICE_TYPES:
+        found.append(not_supported("spec.type", kind, _SERVICE_TYPES) if kind else required("spec.type"))
+    return found + _check_unique_ports(ports)
+
+
+def _check_service_port(port: Json, path: str, *, named: bool, seen: set[str]) -> Found:
+    name = port.get("name") or ""
+    found: Found = []
+    if named and not name:
+        found.append(required(f"{path}.name"))
+    elif name:
+        found += [invalid(f"{path}.name", name, text) for text in names.dns_label(name)]
+        if name in seen:
+            found.append(duplicate(f"{path}.name", name))
+        seen.add(name)
+    found += values.check_port(port.get("port") or 0, f"{path}.port")
+    if port.get("protocol") not in ("SCTP", "TCP", "UDP"):
+        found.append(not_supported(f"{path}.protocol", port.get("protocol") or "", ("SCTP", "TCP", "UDP")))
+    return found + values.check_port_or_name(port.get("targetPort"), f"{path}.targetPort")
+
+
+def _check_unique_ports(ports: Any) -> Found:
+    found: Found = []
+    seen: set[tuple[Any, Any]] = set()
+    for index, port in enumerate(ports):
+        key = (port.get("protocol"), port.get("port"))
+        if key in seen:
+            found.append(duplicate(f"spec.ports[{index}]", {"protocol": key[0], "port": key[1]}))
+        seen.add(key)
+    return found
+
+
+def _service_update(new: Json, old: Json) -> Found:
+    found: Found = []
+    spec, before = new.get("spec") or {}, old.get("spec") or {}
+    if before.get("clusterIP") and before["clusterIP"] != spec.get("clusterIP") and spec.get("type") != "ExternalName":
+        found.append(invalid("spec.clusterIPs[0]", [spec.get("clusterIP")], "may not change once set"))
+    return found + _service(new)
+
+
+def _event(obj: Json) -> Found:
+    namespace = (obj.get("metadata") or {}).get("namespace") or ""
+    about = (obj.get("involvedObject") or {}).get("namespace") or ""
+    found: Found = []
+    wrong = invalid("involvedObject.namespace", about, "does not match event.namespace")
+    if not obj.get("eventTime"):
+        if (about and namespace != about) or (not about and namespace not in ("", "default")):
+            found.append(wrong)
+        return found
+    if not about and namespace not in ("default", "kube-system"):
+        found.append(wrong)
+    component = obj.get("reportingComponent") or ""
+    if not component:
+        found.append(required("reportingComponent"))
+    found += [invalid("reportingComponent", component, text) for text in names.label_key(component)]
+    for name, limit in (("reportingInstance", 128), ("action", 128), ("reason", 128)):
+        value = obj.get(name) or ""
+        if not value:
+            found.append(required(name))
+        if len(value) > limit:
+            found.append(invalid(name, "", f"can have at most {limit} characters"))
+    if len(obj.get("message") or "") > 1024:
+        found.append(invalid("message", "", "can have at most 1024 characters"))
+    return found
+
+
+def _quota(obj: Json) -> Found:
+    found: Found = []
+    for name, value in ((obj.get("spec") or {}).get("hard") or {}).items():
+        place = f"spec.hard[{name}]"
+        found += [invalid(place, name, text) for text in names.label_key(name)]
+        found += values.check_quantity(name, value, place)
+    return found
+
+
+def _limit_range(obj: Json) -> Found:
+    found: Found = []
+    seen: set[str] = set()
+    for index, limit in enumerate((obj.get("spec") or {}).get("limits") or ()):
+        place = f"spec.limits[{index}]"
+        kind = limit.get("type") or ""
+        if kind in seen:
+            found.append(duplicate(f"{place}.type", kind))
+        seen.add(kind)
+        for part in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
+            for name, value in (limit.get(part) or {}).items():
+                found += values.check_quantity(name, value, f"{place}.{part}[{name}]")
+    return found
+
+
+def _replication_controller(obj: Json) -> Found:
+    spec = obj.get("spec") or {}
+    found = [
+        error for name in ("minReadySeconds", "replicas") for error in values.check_non_negative(spec, name, "spec")
+    ]
+    if not spec.get("selector"):
+        found.append(required("spec.selector"))
+    shaped = {**spec, "selector": {"matchLabels": spec.get("selector") or {}}}
+    return found + workloads.check_selected_template(shaped, "spec.template", "ReplicationController")
+
+
+CREATE: Final[dict[str, Callable[[Json], Found]]] = {
+    "ConfigMap": _config_map,
+    "Event": _event,
+    "LimitRange": _limit_range,
+    "Namespace": _namespace,
+    "Node": _node,
+    "Pod": pods.check_pod,
+    "PodTemplate": lambda obj: pods.check_template(obj.get("template") or {}, "template"),
+    "ReplicationController": _replication_controller,
+    "ResourceQuota": _quota,
+    "Secret": _secret,
+    "Service": _service,
+}
+UPDATE: Final[dict[tuple[str, str], Callable[[Json, Json], Found]]] = {
+    ("ConfigMap", ""): _config_map_update,
+    ("Event", ""): lambda new, _: _event(new),
+    ("LimitRange", ""): lambda new, _: _limit_range(new),
+    ("Namespace", "finalize"): lambda new, _: _check_finalizers(new, "spec.finalizers"),
+    ("Namespace", "status"): _namespace_status,
+    ("Node", ""): _node_update,
+    ("Node", "status"): _node_update,
+    ("Pod", ""): pods.check_pod_update,
+    ("Pod", "status"): pods.check_pod_status_update,
+    ("Pod", "ephemeralcontainers"): lambda new, _: pods.check_pod(new),
+    ("Pod", "resize"): lambda new, _: pods.check_pod(new),
+    ("ReplicationController", ""): lambda new, _: _replication_controller(new),
+    ("ResourceQuota", ""): lambda new, _: _quota(new),
+    ("Secret", ""): _secret_update,
+    ("Service", ""): _service_update,
+}

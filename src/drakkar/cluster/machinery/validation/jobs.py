@@ -1,0 +1,138 @@
+"""What is wrong with jobs and cron jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from drakkar.api import metadata
+from drakkar.api.fields import FieldError, invalid, not_supported, required
+from drakkar.cluster.machinery.validation import pods, values
+from drakkar.cluster.machinery.validation.schedules import schedule_complaint
+
+__all__ = ["CREATE", "UPDATE"]
+
+Json = Mapping[str, Any]
+Found = list[FieldError]
+_COUNTS: Final = (
+    "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
+    "backoffLimitPerIndex", "maxFailedIndexes",
+)  # fmt: skip
+_MODES: Final = ("NonIndexed", "Indexed")
+
+
+def _job(obj: Json) -> Found:
+    spec = obj.get("spec") or {}
+    found = _check_spec(spec, "spec")
+    selector = spec.get("selector")
+    if selector is None:
+        found.append(required("spec.selector"))
+        return found
+    found += values.check_label_selector(selector, "spec.selector")
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    if not values.selector_matches(selector, labels):
+        detail = "`selector` does not match template `labels`"
+        found.append(invalid("spec.template.metadata.labels", labels, detail))
+    return found
+
+
+def _check_spec(spec: Json, path: str) -> Found:
+    found = [error for name in _COUNTS for error in values.check_non_negative(spec, name, path)]
+    if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
+        found.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
+    found += _check_mode(spec, path)
+    found += pods.check_template(spec.get("template") or {}, f"{path}.template")
+    policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy") or ""
+    place = f"{path}.template.spec.restartPolicy"
+    if policy in ("Always", ""):
+        found.append(required(place, 'valid values: "OnFailure", "Never"'))
+    elif policy not in ("OnFailure", "Never"):
+        found.append(not_supported(place, policy, ("OnFailure", "Never")))
+    elif spec.get("podFailurePolicy") is not None and policy != "Never":
+        detail = 'only "Never" is supported when podFailurePolicy is specified'
+        found.append(invalid(place, policy, detail))
+    return found
+
+
+def _check_mode(spec: Json, path: str) -> Found:
+    mode = spec.get("completionMode")
+    found: Found = []
+    if mode is not None and mode not in _MODES:
+        found.append(not_supported(f"{path}.completionMode", mode, _MODES))
+    if mode == "Indexed":
+        if spec.get("completions") is None:
+            found.append(required(f"{path}.completions", "when completion mode is Indexed"))
+        if (spec.get("parallelism") or 0) > 100_000:
+            detail = "must be less than or equal to 100000 when completion mode is Indexed"
+            found.append(invalid(f"{path}.parallelism", spec["parallelism"], detail))
+    elif mode in (None, "NonIndexed"):
+        for name in ("backoffLimitPerIndex", "maxFailedIndexes"):
+            if spec.get(name) is not None:
+                found.append(invalid(f"{path}.{name}", spec[name], "requires indexed completion mode"))
+    return found
+
+
+def _job_update(new: Json, old: Json) -> Found:
+    spec, before = new.get("spec") or {}, old.get("spec") or {}
+    found = _job(new)
+    elastic = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
+    if not elastic:
+        found += metadata.check_immutable(spec.get("completions"), before.get("completions"), "spec.completions")
+    found += metadata.check_immutable(spec.get("selector"), before.get("selector"), "spec.selector")
+    if not before.get("suspend"):
+        found += metadata.check_immutable(spec.get("template"), before.get("template"), "spec.template")
+    for name in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"):
+        found += metadata.check_immutable(spec.get(name), before.get(name), f"spec.{name}")
+    return found
+
+
+def _cron_job(obj: Json) -> Found:
+    found = _check_cron(obj.get("spec") or {})
+    name = (obj.get("metadata") or {}).get("name") or ""
+    if len(name) > 52:
+        found.append(invalid("metadata.name", name, "must be no more than 52 characters"))
+    return found
+
+
+def _check_cron(spec: Json) -> Found:
+    schedule = spec.get("schedule") or ""
+    found: Found = []
+    if not schedule:
+        found.append(required("spec.schedule"))
+    else:
+        complaint = schedule_complaint(schedule)
+        if complaint:
+            found.append(invalid("spec.schedule", schedule, complaint))
+        if "TZ" in schedule:
+            detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+            found.append(invalid("spec.schedule", schedule, detail))
+    found += values.check_non_negative(spec, "startingDeadlineSeconds", "spec")
+    found += _check_zone(spec.get("timeZone"))
+    policy = spec.get("concurrencyPolicy")
+    if policy not in ("Allow", "Forbid", "Replace"):
+        found.append(not_supported("spec.concurrencyPolicy", policy, ("Allow", "Forbid", "Replace")))
+    found += _check_spec((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
+    for name in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
+        found += values.check_non_negative(spec, name, "spec")
+    return found
+
+
+def _check_zone(zone: str | None) -> Found:
+    if zone is None:
+        return []
+    if not zone:
+        return [invalid("spec.timeZone", zone, "timeZone must be nil or non-empty string")]
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return [invalid("spec.timeZone", zone, f"unknown time zone {zone}")]
+    return []
+
+
+CREATE: Final[dict[str, Callable[[Json], Found]]] = {"CronJob": _cron_job, "Job": _job}
+UPDATE: Final[dict[tuple[str, str], Callable[[Json, Json], Found]]] = {
+    ("CronJob", ""): lambda new, _: _check_cron(new.get("spec") or {}),
+    ("Job", ""): _job_update,
+}

@@ -1,0 +1,277 @@
+"""What is wrong with pods and pod templates; what of a pod may still change after it exists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from drakkar.api import metadata, names, shared
+from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required
+from drakkar.cluster.machinery.validation import placement, values
+from drakkar.cluster.machinery.validation.containers import (
+    PodParts,
+    check_containers,
+    check_ephemeral_containers,
+    check_init_containers,
+)
+from drakkar.cluster.machinery.validation.volumes import check_volumes
+
+__all__ = ["check_pod", "check_pod_spec", "check_pod_status_update", "check_pod_update", "check_template"]
+
+Json = Mapping[str, Any]
+Found = list[FieldError]
+_RESTART: Final = ("Always", "OnFailure", "Never")
+_DNS: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+_UPDATABLE: Final = (
+    "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only"
+    " additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously"
+    " negative)"
+)
+
+
+def check_pod(pod: Json) -> Found:
+    """A pod's spec, as it is created or afterwards."""
+    spec = pod.get("spec") or {}
+    found = check_pod_spec(spec, "spec")
+    if not spec.get("serviceAccountName"):
+        found += _check_tokens(spec)
+    return found + values.check_non_negative(spec, "terminationGracePeriodSeconds", "spec")
+
+
+def _check_tokens(spec: Json) -> Found:
+    detail = "must not be specified when serviceAccountName is not set"
+    return [
+        forbidden(f"spec.volumes[{outer}].projected.sources[{index}].serviceAccountToken", detail)
+        for outer, volume in enumerate(spec.get("volumes") or ())
+        for index, source in enumerate((volume.get("projected") or {}).get("sources") or ())
+        if source.get("serviceAccountToken") is not None
+    ]
+
+
+def check_template(template: Json, path: str) -> Found:
+    """A pod template inside a workload."""
+    meta, spec = template.get("metadata") or {}, template.get("spec") or {}
+    found = metadata.check_labels(meta.get("labels"), f"{path}.labels")
+    found += metadata.check_annotations(meta.get("annotations"), f"{path}.annotations")
+    found += check_pod_spec(spec, f"{path}.spec")
+    if spec.get("ephemeralContainers"):
+        found.append(forbidden(f"{path}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template"))
+    return found
+
+
+def check_pod_spec(spec: Json, path: str) -> Found:
+    """The spec of a pod or template (defaults filled in)."""
+    grace = spec.get("terminationGracePeriodSeconds")
+    found: Found = [] if grace is not None else [required(f"{path}.terminationGracePeriodSeconds")]
+    volumes, wrong = check_volumes(spec.get("volumes") or (), f"{path}.volumes")
+    found += wrong
+    claims = spec.get("resourceClaims") or []
+    found += _check_claims(claims, f"{path}.resourceClaims")
+    parts = PodParts(volumes, [claim.get("name") or "" for claim in claims], grace)
+    regular, initial = spec.get("containers") or [], spec.get("initContainers") or []
+    found += check_containers(regular, parts, f"{path}.containers")
+    found += check_init_containers(initial, regular, parts, f"{path}.initContainers")
+    ephemeral = spec.get("ephemeralContainers") or ()
+    found += check_ephemeral_containers(ephemeral, [*regular, *initial], parts, f"{path}.ephemeralContainers")
+    found += _check_choice(spec, "restartPolicy", _RESTART, path)
+    found += _check_choice(spec, "dnsPolicy", _DNS, path)
+    found += metadata.check_labels(spec.get("nodeSelector"), f"{path}.nodeSelector")
+    if spec.get("affinity") is not None:
+        found += placement.check_affinity(spec["affinity"], f"{path}.affinity")
+    found += _check_gates(spec.get("schedulingGates") or (), f"{path}.schedulingGates")
+    found += placement.check_spreading(spec.get("topologySpreadConstraints") or (), f"{path}.topologySpreadConstraints")
+    return found + _check_names(spec, path)
+
+
+def _check_choice(spec: Json, name: str, allowed: Sequence[str], path: str) -> Found:
+    value = spec.get(name)
+    if value in allowed:
+        return []
+    return [not_supported(f"{path}.{name}", value, allowed) if value else required(f"{path}.{name}")]
+
+
+def _check_claims(claims: Sequence[Json], path: str) -> Found:
+    found: Found = []
+    seen: set[str] = set()
+    for index, claim in enumerate(claims):
+        place = f"{path}[{index}]"
+        name = claim.get("name") or ""
+        if not name:
+            found.append(required(f"{place}.name"))
+        elif name in seen:
+            found.append(duplicate(f"{place}.name", name))
+        else:
+            found += shared.check_label(name, f"{place}.name")
+            seen.add(name)
+        given = [field for field in ("resourceClaimName", "resourceClaimTemplateName") if claim.get(field) is not None]
+        if len(given) == 2:
+            detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            found.append(invalid(place, dict(claim), detail))
+        elif not given:
+            detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            found.append(invalid(place, dict(claim), detail))
+        for field in given:
+            found += [invalid(f"{place}.{field}", claim[field], text) for text in names.dns_subdomain(claim[field])]
+    return found
+
+
+def _check_gates(gates: Sequence[Json], path: str) -> Found:
+    found: Found = []
+    seen: set[str] = set()
+    for index, gate in enumerate(gates):
+        name = gate.get("name") or ""
+        found += [
+            invalid(f"{path}[{index}]", name, text, origin="format=qualified-name") for text in names.label_key(name)
+        ]
+        if name in seen:
+            found.append(duplicate(f"{path}[{index}]", name))
+        seen.add(name)
+    return found
+
+
+def _check_names(spec: Json, path: str) -> Found:
+    found: Found = []
+    for name in ("serviceAccountName", "nodeName"):
+        if spec.get(name):
+            found += [invalid(f"{path}.{name}", spec[name], text) for text in names.dns_subdomain(spec[name])]
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline < 1 << 31:
+        place = f"{path}.activeDeadlineSeconds"
+        found.append(invalid(place, deadline, "must be between 1 and 2147483647, inclusive"))
+    for name in ("hostname", "subdomain"):
+        if spec.get(name):
+            found += shared.check_label(spec[name], f"{path}.{name}")
+    found += placement.check_tolerations(spec.get("tolerations") or (), f"{path}.tolerations")
+    for name in ("priorityClassName", "runtimeClassName"):
+        if spec.get(name):
+            found += [invalid(f"{path}.{name}", spec[name], text) for text in names.dns_subdomain(spec[name])]
+    policy = spec.get("preemptionPolicy")
+    if policy is not None and policy not in ("PreemptLowerPriority", "Never"):
+        found.append(not_supported(f"{path}.preemptionPolicy", policy, ("PreemptLowerPriority", "Never")))
+    return found
+
+
+def check_pod_update(pod: Json, old: Json) -> Found:
+    """A changed pod: images, deadline, more tolerations and fewer gates, nothing else."""
+    spec, before = pod.get("spec") or {}, old.get("spec") or {}
+    meta = pod.get("metadata") or {}
+    found = metadata.check_create(meta, namespaced=True, name_check=names.dns_subdomain)
+    found += metadata.check_qualified_finalizers(meta)
+    found += check_pod(pod)
+    for name in ("containers", "initContainers"):
+        wrong, stop = _check_same_containers(spec.get(name) or [], before.get(name) or [], f"spec.{name}")
+        found += wrong
+        if stop:
+            return found
+    deadline, former = spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds")
+    if deadline is not None and former is not None and deadline > former:
+        detail = "must be less than or equal to previous value"
+        return [*found, invalid("spec.activeDeadlineSeconds", deadline, detail)]
+    if deadline is None and former is not None:
+        detail = "must not update from a positive integer to nil value"
+        found.append(invalid("spec.activeDeadlineSeconds", None, detail))
+    found += placement.check_added_tolerations(spec.get("tolerations") or [], before.get("tolerations") or [])
+    gates = {gate.get("name") for gate in before.get("schedulingGates") or ()}
+    added = [index for index, gate in enumerate(spec.get("schedulingGates") or ()) if gate.get("name") not in gates]
+    found += [
+        forbidden(f"spec.schedulingGates[{index}]", "only deletion is allowed, but found new scheduling gate")
+        for index in added
+    ]
+    return found + _check_rest(spec, before)
+
+
+def _check_same_containers(new: Sequence[Json], old: Sequence[Json], path: str) -> tuple[Found, bool]:
+    if len(new) != len(old):
+        return [forbidden(path, "pod updates may not add or remove containers")], True
+    return [
+        required(f"{path}[{index}].image") for index, item in enumerate(new) if not (item.get("image") or "").strip()
+    ], False
+
+
+def _check_rest(spec: Json, before: Json) -> Found:
+    """Everything that may not change, compared with what may taken from the old pod."""
+    munged = dict(spec)
+    for name in ("containers", "initContainers"):
+        if munged.get(name):
+            munged[name] = [
+                {**item, "image": old.get("image")}
+                for item, old in zip(munged[name], before.get(name) or [], strict=False)
+            ]
+    taken = ["activeDeadlineSeconds", "schedulingGates", "tolerations"]
+    if before.get("schedulingGates"):
+        taken += ["nodeSelector"]
+    for name in taken:
+        if name in before:
+            munged[name] = before[name]
+        else:
+            munged.pop(name, None)
+    if (before.get("terminationGracePeriodSeconds") or 0) < 0 and munged.get("terminationGracePeriodSeconds") == 1:
+        munged["terminationGracePeriodSeconds"] = before["terminationGracePeriodSeconds"]
+    if munged == before:
+        return []
+    changed = sorted(name for name in {*munged, *before} if munged.get(name) != before.get(name))
+    detail = f"pod updates may not change fields other than {_UPDATABLE}\n{_difference(munged, before, changed)}"
+    return [forbidden("spec", detail)]
+
+
+def _difference(new: Json, old: Json, changed: Sequence[str]) -> str:
+    """The differing fields, old and new, one per line (upstream prints Go structs here)."""
+    lines = ["  core.PodSpec{"]
+    for name in changed:
+        lines += [f"- \t{name}: {old.get(name)!r},", f"+ \t{name}: {new.get(name)!r},"]
+    return "\n".join([*lines, "  }", ""])
+
+
+def check_pod_status_update(pod: Json, old: Json) -> Found:
+    """A changed status."""
+    status, before = pod.get("status") or {}, old.get("status") or {}
+    spec = pod.get("spec") or {}
+    found: Found = []
+    for index, condition in enumerate(status.get("conditions") or ()):
+        kind = condition.get("type") or ""
+        found += [invalid(f"status.conditions[{index}].Type", kind, text) for text in names.label_key(kind)]
+    nominated = status.get("nominatedNodeName") or ""
+    if nominated and nominated != before.get("nominatedNodeName"):
+        found += shared.check_node_name(nominated, "status.nominatedNodeName")
+    if (status.get("observedGeneration") or 0) < 0:
+        value = status["observedGeneration"]
+        found.append(invalid("status.observedGeneration", value, "must be a non-negative integer"))
+    found += metadata.check_immutable(status.get("qosClass", ""), before.get("qosClass", ""), "status.qosClass")
+    found += _check_transitions(status, before, spec)
+    known = {claim.get("name") for claim in spec.get("resourceClaims") or ()}
+    return found + _check_claim_statuses(status.get("resourceClaimStatuses") or (), known)
+
+
+def _check_transitions(status: Json, before: Json, spec: Json) -> Found:
+    """Terminated containers of pods that do not restart stay terminated."""
+    if spec.get("restartPolicy") == "Always":
+        return []
+    found: Found = []
+    now = {item.get("name"): item for item in status.get("containerStatuses") or ()}
+    for index, former in enumerate(before.get("containerStatuses") or ()):
+        ended = (former.get("state") or {}).get("terminated")
+        if ended is None or (ended.get("exitCode") and spec.get("restartPolicy") == "OnFailure"):
+            continue
+        current = now.get(former.get("name"))
+        if current is not None and (current.get("state") or {}).get("terminated") is None:
+            detail = "may not be transitioned to non-terminated state"
+            found.append(forbidden(f"status.containerStatuses[{index}].state", detail))
+    return found
+
+
+def _check_claim_statuses(statuses: Sequence[Json], known: set[Any]) -> Found:
+    found: Found = []
+    seen: set[str] = set()
+    for index, status in enumerate(statuses):
+        place = f"status.resourceClaimStatuses[{index}]"
+        name = status.get("name") or ""
+        if name not in known:
+            detail = "must match the name of an entry in `spec.resourceClaims`"
+            found.append(invalid(f"{place}.name", name, detail))
+        if name in seen:
+            found.append(duplicate(f"{place}.name", name))
+        seen.add(name)
+        claim = status.get("resourceClaimName")
+        if claim is not None:
+            found += [invalid(f"{place}.resourceClaimName", claim, text) for text in names.dns_subdomain(claim)]
+    return found

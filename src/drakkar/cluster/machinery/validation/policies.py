@@ -1,0 +1,195 @@
+"""What is wrong with the kinds of the small groups: leases, roles, priorities, budgets, runtime classes, definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from drakkar.api import metadata, names
+from drakkar.api.fields import FieldError, forbidden, invalid, not_supported, required
+from drakkar.cluster.machinery.validation import values
+
+__all__ = ["CREATE", "UPDATE"]
+
+Json = Mapping[str, Any]
+Found = list[FieldError]
+RBAC: Final = "rbac.authorization.k8s.io"
+HIGHEST_PRIORITY: Final = 1_000_000_000
+
+
+def _lease(obj: Json) -> Found:
+    spec = obj.get("spec") or {}
+    found: Found = []
+    seconds, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+    if seconds is not None and seconds <= 0:
+        found.append(invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0"))
+    if transitions is not None and transitions < 0:
+        found.append(invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
+    return found
+
+
+def _role(obj: Json) -> Found:
+    namespaced = obj.get("kind") == "Role"
+    found: Found = []
+    for index, rule in enumerate(obj.get("rules") or ()):
+        path = f"rules[{index}]"
+        if not rule.get("verbs"):
+            found.append(required(f"{path}.verbs", "verbs must contain at least one value"))
+        if rule.get("nonResourceURLs"):
+            if namespaced:
+                detail = "namespaced rules cannot apply to non-resource URLs"
+                found.append(invalid(f"{path}.nonResourceURLs", rule["nonResourceURLs"], detail))
+            elif rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
+                detail = "rules cannot apply to both regular resources and non-resource URLs"
+                found.append(invalid(f"{path}.nonResourceURLs", rule["nonResourceURLs"], detail))
+            continue
+        if not rule.get("apiGroups"):
+            found.append(required(f"{path}.apiGroups", "resource rules must supply at least one api group"))
+        if not rule.get("resources"):
+            found.append(required(f"{path}.resources", "resource rules must supply at least one resource"))
+    return found
+
+
+def _binding(obj: Json) -> Found:
+    reference = obj.get("roleRef") or {}
+    kinds = ("Role", "ClusterRole") if obj.get("kind") == "RoleBinding" else ("ClusterRole",)
+    found: Found = []
+    if reference.get("apiGroup") != RBAC:
+        found.append(not_supported("roleRef.apiGroup", reference.get("apiGroup") or "", (RBAC,)))
+    if reference.get("kind") not in kinds:
+        found.append(not_supported("roleRef.kind", reference.get("kind") or "", kinds))
+    if not reference.get("name"):
+        found.append(required("roleRef.name"))
+    else:
+        found += [invalid("roleRef.name", reference["name"], text) for text in names.path_segment(reference["name"])]
+    for index, subject in enumerate(obj.get("subjects") or ()):
+        found += _check_subject(subject, f"subjects[{index}]", namespaced=obj.get("kind") == "RoleBinding")
+    return found
+
+
+def _check_subject(subject: Json, path: str, *, namespaced: bool) -> Found:
+    name, kind, group = subject.get("name") or "", subject.get("kind") or "", subject.get("apiGroup") or ""
+    found = [] if name else [required(f"{path}.name")]
+    if kind == "ServiceAccount":
+        if name:
+            found += [invalid(f"{path}.name", name, text) for text in names.dns_subdomain(name)]
+        if group:
+            found.append(not_supported(f"{path}.apiGroup", group, ("",)))
+        if not namespaced and not subject.get("namespace"):
+            found.append(required(f"{path}.namespace"))
+    elif kind in ("User", "Group"):
+        if group != RBAC:
+            found.append(not_supported(f"{path}.apiGroup", group, (RBAC,)))
+    else:
+        found.append(not_supported(f"{path}.kind", kind, ("ServiceAccount", "User", "Group")))
+    return found
+
+
+def _binding_update(new: Json, old: Json) -> Found:
+    found = _binding(new)
+    if new.get("roleRef") != old.get("roleRef"):
+        found.append(invalid("roleRef", new.get("roleRef"), "cannot change roleRef"))
+    return found
+
+
+def _priority(obj: Json) -> Found:
+    name = (obj.get("metadata") or {}).get("name") or ""
+    value = obj.get("value") or 0
+    found: Found = []
+    if name.startswith("system-"):
+        if name not in ("system-node-critical", "system-cluster-critical"):
+            detail = "priority class names with 'system-' prefix are reserved for system use only. error:"
+            found.append(forbidden("metadata.name", f"{detail} unknown system priority class {name}"))
+    elif value > HIGHEST_PRIORITY:
+        detail = f"maximum allowed value of a user defined priority is {HIGHEST_PRIORITY}"
+        found.append(forbidden("value", detail))
+    policy = obj.get("preemptionPolicy")
+    if policy not in (None, "PreemptLowerPriority", "Never"):
+        found.append(not_supported("preemptionPolicy", policy, ("PreemptLowerPriority", "Never")))
+    return found
+
+
+def _priority_update(new: Json, old: Json) -> Found:
+    found: Found = []
+    if new.get("value") != old.get("value"):
+        found.append(forbidden("value", "may not be changed in an update."))
+    before = old.get("preemptionPolicy")
+    return found + metadata.check_immutable(new.get("preemptionPolicy"), before, "preemptionPolicy")
+
+
+def _budget(obj: Json) -> Found:
+    spec = obj.get("spec") or {}
+    low, high = spec.get("minAvailable"), spec.get("maxUnavailable")
+    found: Found = []
+    if low is not None and high is not None:
+        found.append(invalid("spec", dict(spec), "minAvailable and maxUnavailable cannot be both set"))
+    for name, value in (("minAvailable", low), ("maxUnavailable", high)):
+        if value is not None:
+            found += values.check_percentage(value, f"spec.{name}")
+            found += values.check_at_most_100_percent(value, f"spec.{name}")
+    return found + values.check_label_selector(spec.get("selector"), "spec.selector")
+
+
+def _runtime_class(obj: Json) -> Found:
+    name = obj.get("handler") or ""
+    if not name:
+        return [required("handler")]
+    return [invalid("handler", name, text) for text in names.dns_label(name)]
+
+
+def _runtime_class_update(new: Json, old: Json) -> Found:
+    return metadata.check_immutable(new.get("handler"), old.get("handler"), "handler")
+
+
+def _definition(obj: Json) -> Found:
+    spec = obj.get("spec") or {}
+    wanted, group = spec.get("names") or {}, spec.get("group") or ""
+    name = (obj.get("metadata") or {}).get("name") or ""
+    found: Found = []
+    expected = f"{wanted.get('plural') or ''}.{group}"
+    if name != expected:
+        found.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
+    if not group:
+        found.append(required("spec.group"))
+    else:
+        found += [invalid("spec.group", group, text) for text in names.dns_subdomain(group)]
+        if "." not in group:
+            found.append(invalid("spec.group", group, "should be a domain with at least one dot"))
+    if spec.get("scope") not in ("Cluster", "Namespaced"):
+        found.append(not_supported("spec.scope", spec.get("scope") or "", ("Cluster", "Namespaced")))
+    versions = spec.get("versions") or []
+    storage = [version for version in versions if version.get("storage")]
+    if len(storage) != 1:
+        found.append(invalid("spec.versions", versions, "must have exactly one version marked as storage version"))
+    for index, version in enumerate(versions):
+        if not (version.get("schema") or {}).get("openAPIV3Schema"):
+            place = f"spec.versions[{index}].schema.openAPIV3Schema"
+            found.append(required(place, "schemas are required"))
+    for key in ("plural", "kind"):
+        if not wanted.get(key):
+            found.append(required(f"spec.names.{key}"))
+    return found
+
+
+CREATE: Final[dict[str, Callable[[Json], Found]]] = {
+    "ClusterRole": _role,
+    "ClusterRoleBinding": _binding,
+    "CustomResourceDefinition": _definition,
+    "Lease": _lease,
+    "PodDisruptionBudget": _budget,
+    "PriorityClass": _priority,
+    "Role": _role,
+    "RoleBinding": _binding,
+    "RuntimeClass": _runtime_class,
+}
+UPDATE: Final[dict[tuple[str, str], Callable[[Json, Json], Found]]] = {
+    ("ClusterRole", ""): lambda new, _: _role(new),
+    ("ClusterRoleBinding", ""): _binding_update,
+    ("CustomResourceDefinition", ""): lambda new, _: _definition(new),
+    ("Lease", ""): lambda new, _: _lease(new),
+    ("PodDisruptionBudget", ""): lambda new, _: _budget(new),
+    ("PriorityClass", ""): _priority_update,
+    ("Role", ""): lambda new, _: _role(new),
+    ("RoleBinding", ""): _binding_update,
+    ("RuntimeClass", ""): _runtime_class_update,
+}

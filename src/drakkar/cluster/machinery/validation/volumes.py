@@ -1,0 +1,147 @@
+"""What is wrong with the volumes of a pod: one source each, and the source's own fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from drakkar.api import names, shared
+from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required
+
+__all__ = ["check_volumes"]
+
+Json = Mapping[str, Any]
+Found = list[FieldError]
+# In the order in which upstream looks at them: a second source is refused where it stands.
+_SOURCES: Final = (
+    "emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi", "glusterfs",
+    "flocker", "persistentVolumeClaim", "rbd", "cephfs", "quobyte", "downwardAPI", "fc", "configMap", "azureFile",
+    "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk", "storageos", "projected", "scaleIO", "csi",
+    "ephemeral", "image", "cinder", "flexVolume",
+)  # fmt: skip
+_HOST_PATHS: Final = (
+    "", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket",
+)  # fmt: skip
+
+
+def check_volumes(volumes: Sequence[Json], path: str) -> tuple[dict[str, Json], Found]:
+    """The valid volumes by name, and what is wrong with the others."""
+    found: Found = []
+    known: dict[str, Json] = {}
+    for index, volume in enumerate(volumes):
+        place = f"{path}[{index}]"
+        wrong = _check_source(volume, place)
+        name = volume.get("name") or ""
+        wrong += shared.check_label(name, f"{place}.name") if name else [required(f"{place}.name")]
+        if name in known:
+            wrong.append(duplicate(f"{place}.name", name))
+        if wrong:
+            found += wrong
+        else:
+            known[name] = volume
+    return known, found
+
+
+def _check_source(volume: Json, path: str) -> Found:
+    given = [name for name in _SOURCES if volume.get(name) is not None]
+    if not given:
+        return [required(path, "must specify a volume type")]
+    found = _check_fields(given[0], volume[given[0]], f"{path}.{given[0]}")
+    return found + [forbidden(f"{path}.{name}", "may not specify more than 1 volume type") for name in given[1:]]
+
+
+def _check_fields(name: str, source: Json, path: str) -> Found:
+    if name == "hostPath":
+        return _check_host_path(source, path)
+    if name == "emptyDir":
+        limit = source.get("sizeLimit")
+        negative = isinstance(limit, str) and limit.startswith("-")
+        return [forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity")] if negative else []
+    if name == "secret":
+        found = [] if source.get("secretName") else [required(f"{path}.secretName")]
+        return found + _check_items(source, path)
+    if name == "configMap":
+        found = [] if source.get("name") else [required(f"{path}.name")]
+        return found + _check_items(source, path)
+    if name == "persistentVolumeClaim":
+        return [] if source.get("claimName") else [required(f"{path}.claimName")]
+    if name == "projected":
+        found = _check_mode(source, "defaultMode", path)
+        for index, part in enumerate(source.get("sources") or ()):
+            found += _check_projection(part, f"{path}.sources[{index}]")
+        return found
+    if name == "csi":
+        return shared.check_driver(source.get("driver") or "", f"{path}.driver")
+    return []
+
+
+def _check_host_path(source: Json, path: str) -> Found:
+    target, kind = source.get("path") or "", source.get("type") or ""
+    found: Found = []
+    if not target:
+        found.append(required(f"{path}.path"))
+    elif ".." in target.split("/"):
+        found.append(invalid(f"{path}.path", target, "must not contain '..'"))
+    if kind not in _HOST_PATHS:
+        found.append(not_supported(f"{path}.type", kind, _HOST_PATHS))
+    return found
+
+
+def _check_mode(source: Json, name: str, path: str) -> Found:
+    mode = source.get(name)
+    if mode is None or 0 <= mode <= 0o777:
+        return []
+    return [invalid(f"{path}.{name}", mode, "must be a number between 0 and 0777 (octal), both inclusive")]
+
+
+def _check_items(source: Json, path: str) -> Found:
+    found = _check_mode(source, "defaultMode", path)
+    for index, item in enumerate(source.get("items") or ()):
+        place = f"{path}.items[{index}]"
+        if not item.get("key"):
+            found.append(required(f"{place}.key"))
+        target = item.get("path") or ""
+        if not target:
+            found.append(required(f"{place}.path"))
+        elif target.startswith("/"):
+            found.append(invalid(f"{place}.path", target, "must be a relative path"))
+        elif ".." in target.split("/") or target.startswith(".."):
+            found.append(invalid(f"{place}.path", target, "must not contain '..'"))
+        found += _check_mode(item, "mode", place)
+    return found
+
+
+_PROJECTIONS: Final = (
+    "secret",
+    "configMap",
+    "downwardAPI",
+    "serviceAccountToken",
+    "clusterTrustBundle",
+    "podCertificate",
+)
+
+
+def _check_projection(source: Json, path: str) -> Found:
+    given = [name for name in _PROJECTIONS if source.get(name) is not None]
+    if not given:
+        return [required(path, "must specify a volume projection type")] if not source else []
+    found = [forbidden(f"{path}.{name}", "may not specify more than 1 volume type per source") for name in given[1:]]
+    part = source[given[0]]
+    if given[0] in ("secret", "configMap"):
+        place = f"{path}.{given[0]}"
+        if not part.get("name"):
+            found.append(required(f"{place}.name"))
+        found += _check_items(part, place)
+    if given[0] == "serviceAccountToken":
+        seconds = part.get("expirationSeconds") or 0
+        if seconds < 600:
+            detail = "may not specify a duration less than 10 minutes"
+            found.append(invalid(f"{path}.serviceAccountToken.expirationSeconds", seconds, detail))
+        if not part.get("path"):
+            found.append(required(f"{path}.serviceAccountToken.path"))
+    return found
+
+
+def check_volume_name(name: str, path: str) -> Found:
+    """A DNS label, as volumes and devices are named."""
+    return [invalid(path, name, text) for text in names.dns_label(name)]
