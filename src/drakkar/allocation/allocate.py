@@ -78,12 +78,12 @@ def allocate(
         metadata = claims[number].get("metadata") or {}
         return f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
 
-    plan = plan_for(view, shapes, label, world.selector, features, deadline)
+    expired = None if deadline is None or now is None else lambda: now() >= deadline
+    plan = plan_for(view, shapes, label, world.selector, features, expired)
     chosen = _first_free(plan, view) if plan.greedy else None
     steps = 0
     alternatives: Mapping[tuple[int, int], int] = {}
     if chosen is None:
-        expired = None if deadline is None or now is None else lambda: now() >= deadline
         search = Search(view, plan, label, features, state.usage.devices, world.environment, expired)
         chosen = search.run()
         steps, alternatives = search.steps, search.alternatives

@@ -128,9 +128,7 @@ def _rounded_to_range(request: Quantity, span: Mapping[str, Any], features: Feat
     if width <= 0:
         return request
     rest = (wanted - base) % width
-    if not rest:
-        return request if request.compare(Quantity(wanted, scale)) == 0 else Quantity(wanted, scale, step.format)
-    rounded = wanted + width - rest
+    rounded = wanted + (width - rest if rest else 0)
     if rounded > _INT64_MAX:
         limit = "the milli-value range" if scale == -3 else "MaxInt64"
         raise _unrepresentable(f"rounding request {request} up to the next step passes {limit}")

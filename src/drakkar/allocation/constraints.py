@@ -15,7 +15,7 @@ from drakkar.allocation.requests import DISTINCT, MATCH, Constraint
 
 _SCALARS: Final = ("int", "bool", "string", "version")
 _LISTS: Final = {"ints": "int", "bools": "bool", "strings": "string", "versions": "version"}
-_NOTHING: Final = ("", None)  # stands for a list while the list feature is off: it equals nothing, not even itself
+NOTHING: Final = ("", None)  # stands for a list while the list feature is off: it equals nothing, not even itself
 
 Value = tuple[str, Any]
 
@@ -36,7 +36,7 @@ class AttributeBits:
         bit = 1 << number
         self.present |= bit
         self.values[number] = values
-        if values == (_NOTHING,):
+        if values == (NOTHING,):
             self.lists |= bit
             return
         self.several = self.several or len(values) != 1
@@ -90,7 +90,7 @@ def allows(constraint: Constraint, before: Narrowing, values: tuple[Value, ...] 
         return False
     if before.values is None:
         return True
-    if values == (_NOTHING,):
+    if values == (NOTHING,):
         return False
     common = before.values & frozenset(values)
     return not common if constraint.kind == DISTINCT else bool(common)
@@ -115,11 +115,11 @@ def values_of(raw: Mapping[str, Any], driver: str, attribute: str, *, lists: boo
         if value is not None:
             return ((kind, value),)
     if not lists:
-        return (_NOTHING,)
+        return (NOTHING,)
     for kind, scalar in _LISTS.items():
         if published.get(kind) is not None:
             return tuple((scalar, value) for value in published[kind])
-    return (_NOTHING,)
+    return (NOTHING,)
 
 
 def _values_in(body: PoolBody, key: tuple[str, str], attribute: str, lists: bool) -> Mapping[int, tuple[Value, ...]]:

@@ -8,14 +8,14 @@ shape. Upstream's order of checks is kept: claim by claim, request by request, m
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from drakkar.allocation.constraints import AttributeBits, Narrowing, attribute_bits, start_of
 from drakkar.allocation.errors import AllocationError
 from drakkar.allocation.features import Features
 from drakkar.allocation.pools import INVALID, NodeView
 from drakkar.allocation.requests import MATCH, Ask, ClaimShape, Constraint, limit_problem
-from drakkar.allocation.selection import Failure, Fit, Selector, fit_of_view
+from drakkar.allocation.selection import Deadline, Failure, Fit, Selector, fit_of_view
 
 _PLAN_LIMIT: Final = 256
 
@@ -115,7 +115,7 @@ def plan_for(
     labels: Callable[[int], str],
     selector: Callable[[str], Selector],
     features: Features,
-    deadline: Any,
+    deadline: Deadline,
 ) -> Plan:
     """The plan for claims of these shapes; raises what upstream finds wrong with them first."""
     key = shapes[0] if len(shapes) == 1 else tuple(shapes)
@@ -137,7 +137,7 @@ def _claim_plan(
     label: str,
     selector: Callable[[str], Selector],
     features: Features,
-    deadline: Any,
+    deadline: Deadline,
 ) -> ClaimPlan:
     lists: dict[int, list[int]] = {}
     total = 0

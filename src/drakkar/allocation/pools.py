@@ -56,7 +56,9 @@ class PoolBody:
             for record in self.slices:
                 self.late = self.late or record.binding
                 self.devices += record.all_devices()
-        self.shareable = sum(1 << number for number, device in enumerate(self.devices) if device.shareable)
+        self.shareable = 0
+        if features.consumable_capacity:
+            self.shareable = sum(1 << number for number, device in enumerate(self.devices) if device.shareable)
         self.index = {device.name: number for number, device in enumerate(self.devices)}
         self.in_use = 0  # devices that are taken as a whole
         self.shared = 0  # devices of which at least one share is in use

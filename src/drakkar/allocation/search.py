@@ -320,7 +320,8 @@ class Search:
             if plan.computed and constraint.attribute in plan.ask.derived:
                 text = plan.ask.derived[constraint.attribute]
                 published = self.view.devices[device]
-                values = derived_values(self._environment(), text, constraint.attribute, published)
+                lists = self.features.list_type_attributes
+                values = derived_values(self._environment(), text, constraint.attribute, published, lists=lists)
             else:
                 values = constraint.index.values.get(device)
             before = states[number]

@@ -9,7 +9,6 @@ node selection (KEP-4381, KEP-4815); a device behind a false selector is never e
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -18,15 +17,24 @@ from drakkar.allocation.capacity import Amounts, CapacityProblem, amounts_for
 from drakkar.allocation.errors import AllocationError
 from drakkar.allocation.features import Features
 from drakkar.allocation.pools import NodeView, PoolBody, device_is_for
+from drakkar.allocation.reads import Read, reads_of
 from drakkar.allocation.requests import Ask
 from drakkar.allocation.slices import Device
 from drakkar.allocation.taints import untolerated
+from drakkar.cel import CelError, DeviceValue, Environment, device_environment
 
 COMPILE: Final = "CEL compile error"
 RUNTIME: Final = "CEL runtime error"
+_HINT: Final = (
+    ". consider using CEL optional chaining (.? followed by orValue()) "
+    "or guarding the check with has() for optional fields"
+)
 _MEMO_LIMIT: Final = 100_000
 
 _encode = msgspec.json.encode
+
+Deadline = Callable[[], bool] | None
+"""Answers whether time is up."""
 
 
 class Failure(NamedTuple):
@@ -69,21 +77,20 @@ class Selector:
 
     __slots__ = ("_memo", "problem", "program", "reads", "text")
 
-    def __init__(self, text: str, compile_selector: Callable[[str], Any]) -> None:
+    def __init__(self, text: str, environment: Environment) -> None:
         self.text = text
         self.program: Any = None
         self.problem = ""
-        self.reads: tuple[tuple[str, str, str], ...] | None = None
+        self.reads: tuple[Read, ...] | None = None
         self._memo: dict[Any, bool | str] = {}
         try:
-            self.program = compile_selector(text)
-        except CelProblem as problem:
-            self.problem = str(problem)
+            self.program = environment.compile(text)
+        except CelError as error:
+            self.problem = error.message
             return
-        reads = getattr(self.program, "reads", None)
-        self.reads = None if reads is None else tuple(sorted(reads))
+        self.reads = reads_of(self.program.root)
 
-    def answer(self, device: Device, deadline: Any) -> bool | str:
+    def answer(self, device: Device, deadline: Deadline) -> bool | str:
         """True, False or the text of a runtime error."""
         key = content_of(device) if self.reads is None else _projection(device, self.reads)
         found = self._memo.get(key)
@@ -95,34 +102,29 @@ class Selector:
         return found
 
 
-class CelProblem(Exception):
-    """A CEL expression that does not compile, in upstream's words."""
-
-
-def evaluate(program: Any, device: Device, deadline: Any = None) -> bool | str:
+def evaluate(program: Any, device: Device, deadline: Deadline) -> bool | str:
     """One selector on one device: its truth, or the text of the runtime error."""
-    from drakkar.cel import CelError, type_name
-
     try:
-        value = program.evaluate({"device": value_of(device)}, deadline=deadline).value
+        answer: bool = program.evaluate({"device": value_of(device)}, deadline=deadline).value
     except CelError as error:
-        if error.kind == "deadline":
+        if deadline is not None and deadline():
             raise AllocationError(
-                "filter operation aborted: context deadline exceeded", reason="Timeout", timed_out=True
+                f"filter operation aborted: context deadline exceeded: selector {program.text!r} on device "
+                f"{device.key}: {error.message}",
+                reason="Timeout",
+                subject=str(device.key),
+                timed_out=True,
             ) from error
-        return error.message
-    if isinstance(value, bool):
-        return value
-    return f"CEL result of type {type_name(value)} could not be converted to bool"
+        return error.message + _HINT if error.message.startswith("no such key: ") else error.message
+    return answer
 
 
-def value_of(device: Device) -> Any:
-    """What CEL sees as `device`; raises CelError if an attribute cannot be read."""
+def value_of(device: Device) -> DeviceValue:
+    """What CEL sees as `device`."""
     if device.value is None:
-        from drakkar.cel.device import DeviceValue
-
         device.value = DeviceValue.from_json(device.key.driver, device.raw)
-    return device.value
+    value: DeviceValue = device.value
+    return value
 
 
 def content_of(device: Device) -> bytes:
@@ -135,7 +137,7 @@ def content_of(device: Device) -> bytes:
     return content
 
 
-def _projection(device: Device, reads: tuple[tuple[str, str, str], ...]) -> tuple[Any, ...]:
+def _projection(device: Device, reads: tuple[Read, ...]) -> tuple[Any, ...]:
     raw, driver = device.raw, device.key.driver
     seen: list[Any] = [driver]
     for field, domain, name in reads:
@@ -161,18 +163,12 @@ def _frozen(value: Any) -> Any:
 
 
 def sound(device: Device) -> bool:
-    """Whether every attribute can be read; if one cannot, every selector fails on the device."""
-    from drakkar.cel import CelError
-
-    try:
-        value_of(device)
-    except CelError:
-        return False
-    return True
+    """Whether all that CEL sees can be read; if not, every selector fails on the device."""
+    return not value_of(device).problem
 
 
 def fit_of_body(
-    body: PoolBody, ask: Ask, selector: Callable[[str], Selector], features: Features, deadline: Any
+    body: PoolBody, ask: Ask, selector: Callable[[str], Selector], features: Features, deadline: Deadline
 ) -> Fit:
     """The devices of a pool for a request, as far as the node does not matter."""
     found: Fit | None = body.bits.get(ask.key)
@@ -182,7 +178,7 @@ def fit_of_body(
 
 
 def _fit(
-    devices: list[Device], ask: Ask, selector: Callable[[str], Selector], features: Features, deadline: Any
+    devices: list[Device], ask: Ask, selector: Callable[[str], Selector], features: Features, deadline: Deadline
 ) -> Fit:
     chain = [
         (selector(text), stage == 0, number)
@@ -216,7 +212,9 @@ def _fit(
     return Fit(ok, failing, blocked, failures, checked)
 
 
-def _first_failure(device: Device, chain: list[tuple[Selector, bool, int]], deadline: Any) -> Failure | bool | None:
+def _first_failure(
+    device: Device, chain: list[tuple[Selector, bool, int]], deadline: Deadline
+) -> Failure | bool | None:
     """None: selected; False: not selected; else the error."""
     for selector, by_class, number in chain:
         if selector.problem:
@@ -258,7 +256,7 @@ def _harmless(capacity: Mapping[str, Any]) -> bool:
 
 
 def fit_of_view(
-    view: NodeView, ask: Ask, selector: Callable[[str], Selector], features: Features, deadline: Any
+    view: NodeView, ask: Ask, selector: Callable[[str], Selector], features: Features, deadline: Deadline
 ) -> Fit:
     """The devices of a node for a request."""
     found: Fit | None = view.bits.get(ask.key)
@@ -313,27 +311,10 @@ def _cel_failed(failure: Failure | None) -> bool:
     return failure is not None and failure.kind != "capacity"
 
 
-@lru_cache(maxsize=8)
-def environment_of(features: Features) -> Any:
+def environment_of(features: Features) -> Environment:
     """The CEL environment in which a scheduler with these features evaluates stored expressions."""
-    from drakkar.cel import device_environment
-
     return device_environment(
         mode="stored",
         consumable_capacity=features.consumable_capacity,
         list_attributes=features.list_type_attributes,
     )
-
-
-def compile_with(features: Features) -> Callable[[str], Any]:
-    """A function that compiles selectors; it raises `CelProblem`."""
-
-    def compile_selector(text: str) -> Any:
-        from drakkar.cel import CelError
-
-        try:
-            return environment_of(features).compile(text)
-        except CelError as error:
-            raise CelProblem(error.message) from error
-
-    return compile_selector

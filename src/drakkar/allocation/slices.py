@@ -55,7 +55,6 @@ class SliceRecord:
     __slots__ = (
         "all_nodes",
         "binding",
-        "bits",
         "count",
         "counter_sets",
         "devices",
@@ -90,7 +89,6 @@ class SliceRecord:
         self.skip_operations: list[str] = spec.get("skipNodeOperations") or []
         self.raw_devices: list[Mapping[str, Any]] = spec.get("devices") or []
         self.devices: list[Device] | None = None
-        self.bits: dict[Any, Any] = {}  # per query: which devices match, see `selection`
         self.binding = False
         self.grouped = False
         if not isinstance(self.raw_devices, list) or not isinstance(self.counter_sets, list):

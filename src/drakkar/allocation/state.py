@@ -15,10 +15,11 @@ import msgspec
 from drakkar.allocation.features import Features
 from drakkar.allocation.pools import NodeView, PoolBody, gather
 from drakkar.allocation.requests import ClaimShape, ClassRecord
-from drakkar.allocation.selection import Selector, compile_with, environment_of
+from drakkar.allocation.selection import Selector, environment_of
 from drakkar.allocation.slices import DeviceKey, PoolKey, SliceRecord
 from drakkar.allocation.taint_rules import TaintRule, merged
 from drakkar.allocation.usage import ClaimKey, ClaimUse, Holder, Usage
+from drakkar.cel import Environment
 
 _SHAPE_LIMIT: Final = 4096
 _SELECTOR_LIMIT: Final = 1024
@@ -217,7 +218,7 @@ class World:
         self.features = features
         self.shapes: dict[bytes, ClaimShape] = {}
         self._selectors: dict[str, Selector] = {}
-        self._compile = compile_with(features)
+        self._environment: Environment | None = None
         self._views: dict[str, NodeView] = {}
         self._viewers: dict[PoolKey, set[str]] = {}
         self._bodies: dict[PoolKey, dict[tuple[SliceRecord, ...], PoolBody]] = {}
@@ -259,12 +260,14 @@ class World:
         if found is None:
             if len(self._selectors) >= _SELECTOR_LIMIT:
                 self._selectors.clear()
-            found = self._selectors[text] = Selector(text, self._compile)
+            found = self._selectors[text] = Selector(text, self.environment())
         return found
 
-    def environment(self) -> Any:
+    def environment(self) -> Environment:
         """The CEL environment of these features."""
-        return environment_of(self.features)
+        if self._environment is None:
+            self._environment = environment_of(self.features)
+        return self._environment
 
     def slice_changed(self, record: SliceRecord) -> None:
         """A slice came, changed or went: forget the views that may see it."""
