@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from drakkar.api.fields import FieldError
-from drakkar.cluster.apiserver.admission import claims, limits, namespaces, nodes, pods, services
+from drakkar.cluster.apiserver.admission import claims, limits, namespaces, nodes, pods, quotas, services
 from drakkar.cluster.apiserver.calls import Call
 
 if TYPE_CHECKING:
@@ -69,3 +69,4 @@ class Admission:
         if call.subresource is None:
             for judge in _JUDGES.get(call.row.collection, ()):
                 judge(call, operation, obj, old)
+        quotas.judge(call, operation, obj, old)

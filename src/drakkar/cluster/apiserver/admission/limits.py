@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final
 
 from drakkar.cluster.apiserver import statuses
 from drakkar.cluster.apiserver.calls import Call
 from drakkar.kube.quantity import Quantity
+from drakkar.scheduling.quota import pod_totals
 
 Value = dict[str, Any]
 
@@ -71,7 +72,7 @@ def judge(call: Call, operation: str, obj: Value | None, old: Value | None) -> N
             for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
                 problems += _out_of_range(limit, container.get("resources") or {}, "Container")
         elif kind == "Pod":
-            problems += _out_of_range(limit, pod_totals(spec), "Pod")
+            problems += _out_of_range(limit, _of_pod(spec), "Pod")
     if problems:
         text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
         raise statuses.forbidden("", "pods", obj["metadata"].get("name", ""), text)
@@ -91,42 +92,8 @@ def judge_claim(call: Call, operation: str, obj: Value | None, old: Value | None
         raise statuses.forbidden("", "persistentvolumeclaims", obj["metadata"].get("name", ""), text)
 
 
-def pod_totals(spec: Value) -> Value:
-    """Requests and limits of a whole pod: containers and sidecars summed, or the largest ordinary init container."""
-    totals: Value = {}
-    for part in ("requests", "limits"):
-        running: dict[str, Quantity] = {}
-        peak: dict[str, Quantity] = {}
-        for container in spec.get("initContainers") or ():
-            amounts = _amounts(container, part)
-            if container.get("restartPolicy") == "Always":
-                _add(running, amounts)
-                amounts = {}
-            for name in {*amounts, *running}:
-                together = running.get(name, _ZERO) + amounts.get(name, _ZERO)
-                peak[name] = max(peak.get(name, _ZERO), together)
-        for container in spec.get("containers") or ():
-            _add(running, _amounts(container, part))
-        for name, amount in peak.items():
-            running[name] = max(running.get(name, _ZERO), amount)
-        for name, amount in ((spec.get("resources") or {}).get(part) or {}).items():
-            running[name] = Quantity.parse(amount)
-        if part == "requests":
-            _add(running, {name: Quantity.parse(text) for name, text in (spec.get("overhead") or {}).items()})
-        totals[part] = running
-    return totals
-
-
-_ZERO: Final = Quantity.parse("0")
-
-
-def _amounts(container: Value, part: str) -> dict[str, Quantity]:
-    return {name: Quantity.parse(text) for name, text in ((container.get("resources") or {}).get(part) or {}).items()}
-
-
-def _add(total: dict[str, Quantity], amounts: Mapping[str, Quantity]) -> None:
-    for name, amount in amounts.items():
-        total[name] = total[name] + amount if name in total else amount
+def _of_pod(spec: Value) -> Value:
+    return {part: pod_totals(spec, part) for part in ("requests", "limits")}
 
 
 def _out_of_range(limit: Value, resources: Value, kind: str) -> Iterable[str]:
