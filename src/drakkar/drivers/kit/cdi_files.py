@@ -10,7 +10,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from drakkar.drivers.kit.kind import Edits
+from drakkar.injection import rules
+from drakkar.injection.model import Spec
+from drakkar.injection.spec import CdiSpec
 from drakkar.injection.write import remove_spec, write_spec
 from drakkar.preparation.values import ClaimUID
 
@@ -33,7 +38,7 @@ class ClaimFiles:
 
     def write(self, uid: ClaimUID, edits: Edits) -> None:
         """Writes the claim's file; an equal one is replaced all the same. Raises CdiError."""
-        write_spec(self.directory, self.path(uid).name, self.spec(uid, edits))
+        write_spec(self.directory, self.path(uid).name, _checked(self.spec(uid, edits)))
 
     def spec(self, uid: ClaimUID, edits: Edits) -> dict[str, Any]:
         """The specification for `edits` as plain JSON."""
@@ -75,3 +80,14 @@ class ClaimFiles:
             if name.startswith(self._prefix) and name.endswith(".json")
         )
         return sorted(uid for uid in uids if uid not in kept)
+
+
+def _checked(tree: dict[str, Any]) -> CdiSpec:
+    """The specification, checked. What is right takes the short way; what is wrong goes the long one, for its message."""
+    try:
+        spec = msgspec.convert(tree, Spec)
+        if not any(True for _ in rules.problems(spec)):
+            return CdiSpec(spec)
+    except msgspec.ValidationError:
+        pass
+    return CdiSpec.from_object(tree)
