@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from drakkar.cluster import pki
 from drakkar.cluster import places as locations
 from drakkar.cluster.apiserver.identities import ADMIN, AUTHENTICATED, Tokens, User
@@ -21,7 +23,7 @@ from drakkar.cluster.apiserver.inprocess import InProcessTransport
 from drakkar.cluster.apiserver.server import ApiServer
 from drakkar.cluster.apiserver.serving.listener import Listener, serve
 from drakkar.cluster.control import ControlServer
-from drakkar.cluster.nodes import EmbeddedNode, NodeRequest, start_all
+from drakkar.cluster.nodes import EmbeddedNode, NodeRequest, merge_nodes, start_all
 from drakkar.cluster.places import ClusterRecord, Places
 from drakkar.cluster.store import Log, Store
 from drakkar.drivers import catalog
@@ -94,6 +96,7 @@ class Cluster:
         from drakkar.cluster.runtimes.choice import choose_runtime
 
         certificates = pki.prepare(self.where.data / "pki")
+        self._requests = merge_nodes(self._remembered(), self._requests)
         families = catalog.families(request.model for request in self._requests)
         hidden = [pattern for family in families for pattern in family.host_files]
         self.runtime = choose_runtime(
@@ -154,6 +157,7 @@ class Cluster:
 
         await start_all(fresh, done=ready)
         await self._published({node.name for node in fresh})
+        self._remember()
         self._write_record()
 
     async def stop(self) -> None:
@@ -229,6 +233,25 @@ class Cluster:
                 reason="NotPublished",
                 next_step="see the log for what the driver says",
             )
+
+    def _remembered(self) -> list[NodeRequest]:
+        """The nodes that this data folder had last time; raises `DrakkarError` if the list is damaged."""
+        file = self.where.data / "nodes.json"
+        try:
+            return msgspec.json.decode(file.read_bytes(), type=list[NodeRequest])
+        except FileNotFoundError:
+            return []
+        except (OSError, msgspec.DecodeError) as error:
+            raise DrakkarError(
+                f"the list of nodes cannot be read: {error}",
+                reason="DataDamaged",
+                subject=str(file),
+                next_step="remove the file and name the nodes with --node; objects and devices are not affected",
+            ) from error
+
+    def _remember(self) -> None:
+        nodes = [NodeRequest(node.name, node.model) for _, node in sorted(self.nodes.items())]
+        _write_private(self.where.data / "nodes.json", msgspec.json.encode(nodes).decode())
 
     # Control
 

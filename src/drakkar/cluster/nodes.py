@@ -50,6 +50,20 @@ def parse_nodes(words: Sequence[str]) -> list[NodeRequest]:
     return requests
 
 
+def merge_nodes(remembered: Sequence[NodeRequest], asked: Sequence[NodeRequest]) -> list[NodeRequest]:
+    """The nodes a cluster has when it comes back: those it had, and those asked for now that are new."""
+    known = {request.name: request for request in remembered}
+    for request in asked:
+        before = known.setdefault(request.name, request)
+        if before.model != request.model:
+            raise DrakkarError(
+                f"node {request.name} is a {before.model} in this data folder",
+                reason="OtherModel",
+                subject=f"--node {request.model}",
+            )
+    return list(known.values())
+
+
 class EmbeddedNode:
     """A node of the embedded cluster. `client_for(user name, groups)` makes its connections to the API."""
 
