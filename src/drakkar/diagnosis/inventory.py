@@ -1,0 +1,323 @@
+"""Why devices are not offered at all: slices that are missing, empty, incomplete or untrue, drivers that do not run.
+
+A node that has GPUs (by its labels or its capture) must have slices of the GPU driver that name them. Where it has
+not, the state of the driver's plugin on that node, its logs, and what the hardware shows tell the cases apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from drakkar.diagnosis.funnel import requests_of
+from drakkar.diagnosis.situation import GPU_DRIVER, ClaimUse, Situation, affected, ready
+from drakkar.diagnosis.verdict import Evidence, Finding
+from drakkar.evidence.snapshot import name_of, namespace_of, reference
+
+__all__ = ["for_pod", "nodes", "retained_claim"]
+
+Object = dict[str, Any]
+
+_CHECKPOINT: Final = re.compile(
+    r"checkpoint.*(corrupt|checksum|unmarshal)|(corrupt|checksum|unmarshal).*checkpoint", re.I
+)
+_ROOT: Final = re.compile(r"libnvidia-ml\.so\.1|nvidia-smi.*not found|NVIDIA_DRIVER_ROOT|driver root", re.I)
+_GATES: Final = re.compile(r"\b(DynamicMIG|MPSSupport|TimeSlicingSettings|PassthroughSupport|NVMLDeviceHealthCheck)\b")
+_FATAL: Final = re.compile(r"^(?:F\d|E\d)|level=(?:fatal|error)|\bError:|panic", re.I)
+
+
+def for_pod(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Iterator[Finding]:
+    """Nodes whose missing devices keep a pending pod waiting, if no published device of its classes is free."""
+    wanted = [request for use in uses if use.allocation is None for request in requests_of(use.devices)]
+    if not wanted:
+        return
+    for finding in nodes(situation):
+        yield _for(finding, affected(situation.snapshot, pod))
+    if not situation.devices and not situation.snapshot.all("ResourceSlice"):
+        yield Finding(
+            "slice-never-published",
+            reference(pod),
+            "no driver publishes any device in this cluster: there is no ResourceSlice",
+            (Evidence("there are no ResourceSlices"),),
+            "install a DRA driver; kubectl get resourceslices must list devices",
+            affects=affected(situation.snapshot, pod),
+        )
+
+
+def nodes(situation: Situation) -> Iterator[Finding]:
+    """Every node or driver whose inventory is missing or untrue."""
+    yield from _driver_root(situation)
+    for node in situation.gpu_nodes:
+        yield from _node(situation, node)
+    yield from _incomplete_pools(situation)
+
+
+def retained_claim(situation: Situation, claim: Object) -> Finding:
+    """A claim that holds devices although nothing uses it."""
+    results = ((claim["status"].get("allocation") or {}).get("devices") or {}).get("results") or ()
+    held = ", ".join(f"{r.get('driver')}/{r.get('pool')}/{r.get('device')}" for r in results)
+    return Finding(
+        "claim-retained",
+        reference(claim),
+        f"claim {namespace_of(claim)}/{name_of(claim)} holds {held} although no pod uses it",
+        (Evidence("reservedFor is empty and no pod names the claim", f"{reference(claim)} status.reservedFor"),),
+        f"ask its owner, then kubectl delete resourceclaim {name_of(claim)} -n {namespace_of(claim)}",
+    )
+
+
+def _node(situation: Situation, node: Object) -> Iterator[Finding]:
+    name = name_of(node)
+    if not situation.plugin_sets and not situation.plugin_pods():
+        return
+    published = any(piece["spec"].get("driver") == GPU_DRIVER for piece in situation.snapshot.all("ResourceSlice"))
+    if not published and not situation.plugin_pods(name):
+        return
+    slices = situation.slices_of(name, GPU_DRIVER)
+    plugins = situation.plugin_pods(name)
+    devices = sum(len(piece["spec"].get("devices") or ()) for piece in slices)
+    if slices and devices:
+        yield from _stale(situation, node, slices)
+        return
+    crash = next(_crashes(situation, node, plugins), None)
+    if crash is not None:
+        yield crash
+        return
+    if slices:
+        yield _empty(situation, node, slices, plugins)
+    elif plugins and all(ready(plugin) for plugin in plugins):
+        yield Finding(
+            "slice-never-published",
+            reference(node),
+            f"the driver on {name} runs and is ready, but publishes no slice for the node",
+            (Evidence(f"plugin pod {name_of(plugins[0])} is ready", reference(plugins[0])),
+             Evidence(f"no ResourceSlice of {GPU_DRIVER} for {name}"), *_hardware(situation, name)),
+            f"kubectl logs {name_of(plugins[0])} -n {namespace_of(plugins[0])}; may it create resourceslices?",
+            "likely",
+        )  # fmt: skip
+
+
+def _crashes(situation: Situation, node: Object, plugins: list[Object]) -> Iterator[Finding]:
+    name = name_of(node)
+    for plugin in plugins:
+        if ready(plugin):
+            continue
+        for key, text in situation.snapshot.logs_of(plugin):
+            lines = text.splitlines()
+            checkpoint = next((line for line in reversed(lines) if _CHECKPOINT.search(line)), None)
+            gate = next((match[1] for line in lines if (match := _GATES.search(line))), "")
+            failure = next((line for line in reversed(lines) if _FATAL.search(line)), "")
+            where = f"log of {key.pod}/{key.container}{' (previous)' if key.previous else ''}"
+            if checkpoint is not None:
+                yield Finding(
+                    "driver-crash-checkpoint",
+                    reference(node),
+                    f"the driver on {name} cannot start, its checkpoint is unreadable: the node offers no devices",
+                    (Evidence(checkpoint.strip(), where), _state(plugin), *_hardware(situation, name)),
+                    f"move the checkpoint on {name} aside when its claims have ended, then restart {name_of(plugin)}",
+                )
+                return
+            if gate and failure:
+                yield Finding(
+                    "driver-crash-gate",
+                    reference(node),
+                    f"the driver on {name} cannot start with feature gate {gate} on this hardware: {failure.strip()}",
+                    (Evidence(failure.strip(), where), *_gate_settings(situation, plugin), _state(plugin),
+                     *_hardware(situation, name)),
+                    f"switch {gate} off for {name}, or use a node whose GPUs can be reset",
+                )  # fmt: skip
+                return
+
+
+def _empty(situation: Situation, node: Object, slices: list[Object], plugins: list[Object]) -> Finding:
+    name = name_of(node)
+    evidence = [Evidence(f"slice {name_of(piece)} of {name} has no devices", reference(piece)) for piece in slices]
+    evidence += [
+        Evidence(f"plugin pod {name_of(plugin)} is ready since {_ready_since(plugin)}", reference(plugin))
+        for plugin in plugins
+    ]
+    return Finding(
+        "slice-empty",
+        reference(node),
+        f"{name} has GPUs, but the driver publishes an empty slice for it ({name_of(slices[0])})",
+        (*evidence, *_hardware(situation, name), *_log_tail(situation, plugins)),
+        f"restart the driver's plugin on {name} now that its GPUs are there",
+    )
+
+
+def _stale(situation: Situation, node: Object, slices: list[Object]) -> Iterator[Finding]:
+    """Published MIG devices and GPUs against what the node's capture lists."""
+    name = name_of(node)
+    capture = situation.snapshot.nodes.get(name)
+    gpus = capture.gpus if capture is not None else None
+    if gpus is None:
+        return
+    published: list[str] = []
+    profiles: list[str] = []
+    for piece in slices:
+        for device in piece["spec"].get("devices") or ():
+            attributes = device.get("attributes") or {}
+            if device.get("consumesCounters"):
+                return  # partitions on demand are made when they are asked for
+            kind = (attributes.get("type") or {}).get("string")
+            if kind == "mig":
+                profiles.append((attributes.get("profile") or {}).get("string", ""))
+            elif kind == "gpu":
+                published.append((attributes.get("uuid") or {}).get("string", ""))
+    seen_profiles = [mig.profile for gpu in gpus for mig in gpu.mig_devices]
+    whole = [gpu.uuid for gpu in gpus if not gpu.mig_devices]
+    if profiles and sorted(profiles) != sorted(seen_profiles):
+        yield Finding(
+            "slice-stale",
+            reference(node),
+            f"{name} advertises MIG devices {_count(profiles)}, but has {_count(seen_profiles)}",
+            (Evidence(f"slices advertise {_count(profiles)}", ", ".join(reference(piece) for piece in slices)),
+             Evidence(f"nvidia-smi -L on {name} lists {_count(seen_profiles)}", f"{name} nvidia-smi-L.txt"),
+             *_label(node, "nvidia.com/mig.config"), *_label(node, "nvidia.com/mig.config.state")),
+            f"restart the driver's plugin on {name} so that it publishes the present layout",
+        )  # fmt: skip
+        return
+    missing = [uuid for uuid in published if uuid and uuid not in whole]
+    lines = capture.journal_lines("Xid") if capture is not None else []
+    if missing and len(published) > len(whole):
+        yield Finding(
+            "device-missing",
+            reference(node),
+            f"{name} advertises {len(published)} GPUs, nvidia-smi lists {len(whole)}: {', '.join(missing)} is gone",
+            (Evidence(f"published and not listed: {', '.join(missing)}", f"{name} nvidia-smi-L.txt"),
+             *(Evidence(line.strip(), f"{name} journal.txt") for line in lines[-2:])),
+            f"dmesg on {name} for XID 79; cordon the node, reset or replace the GPU",
+        )  # fmt: skip
+
+
+def _incomplete_pools(situation: Situation) -> Iterator[Finding]:
+    pools: dict[tuple[str, str], list[Object]] = {}
+    for piece in situation.snapshot.all("ResourceSlice"):
+        spec = piece["spec"]
+        pools.setdefault((spec.get("driver", ""), (spec.get("pool") or {}).get("name", "")), []).append(piece)
+    for (driver, pool), pieces in pools.items():
+        newest = max((piece["spec"]["pool"].get("generation") or 0) for piece in pieces)
+        current = [piece for piece in pieces if (piece["spec"]["pool"].get("generation") or 0) == newest]
+        announced = max(piece["spec"]["pool"].get("resourceSliceCount") or 0 for piece in current)
+        if len(current) < announced:
+            node = current[0]["spec"].get("nodeName") or ""
+            yield Finding(
+                "slice-incomplete",
+                f"Node/{node}" if node else reference(current[0]),
+                f"pool {pool} of {driver} announces {announced} slices in generation {newest}, {len(current)} exist",
+                tuple(Evidence(f"generation {newest}", reference(piece)) for piece in current),
+                f"kubectl logs of the driver on {node or 'its node'}: what keeps it from writing the other slices?",
+            )
+
+
+def _driver_root(situation: Situation) -> Iterator[Finding]:
+    """Plugins that wait in their init container for NVIDIA's libraries under another root."""
+    for daemon in situation.plugin_sets:
+        for plugin in situation.snapshot.owned_by(daemon, "Pod"):
+            if ready(plugin):
+                continue
+            for key, text in situation.snapshot.logs_of(plugin):
+                lines = [line for line in text.splitlines() if _ROOT.search(line)]
+                if not lines or "init" not in key.container:
+                    continue
+                root = _environment(daemon, "NVIDIA_DRIVER_ROOT") or "/"
+                node = (plugin.get("spec") or {}).get("nodeName", "")
+                actual = _driver_container_root(situation, node)
+                if actual is None or actual == root:
+                    continue
+                yield Finding(
+                    "driver-root-wrong",
+                    reference(daemon),
+                    f"the plugin looks for NVIDIA's libraries under {root}, the driver on {node} is at {actual}"
+                    " (chart value nvidiaDriverRoot)",
+                    (
+                        *(Evidence(line.strip(), f"log of {key.pod}/{key.container}") for line in lines[-3:]),
+                        Evidence(f"NVIDIA_DRIVER_ROOT={root}", f"{reference(daemon)} spec.template"),
+                        Evidence(f"the driver container on {node} installs under {actual}"),
+                    ),
+                    f"helm upgrade with --set nvidiaDriverRoot={actual}",
+                )
+                return
+
+
+def _driver_container_root(situation: Situation, node: str) -> str | None:
+    for pod in situation.snapshot.pods_on(node):
+        if "nvidia-driver-daemonset" in name_of(pod):
+            return "/run/nvidia/driver"
+    capture = situation.snapshot.nodes.get(node)
+    return "/run/nvidia/driver" if capture is not None and "/run/nvidia/driver" in capture.text("dev.txt") else None
+
+
+def _environment(daemon: Object, name: str) -> str:
+    spec = (daemon["spec"].get("template") or {}).get("spec") or {}
+    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+        for entry in container.get("env") or ():
+            if entry.get("name") == name:
+                return str(entry.get("value") or "")
+    return ""
+
+
+def _gate_settings(situation: Situation, plugin: Object) -> list[Evidence]:
+    for container in (plugin.get("spec") or {}).get("containers") or ():
+        for entry in container.get("env") or ():
+            if entry.get("name") == "FEATURE_GATES" and entry.get("value"):
+                return [Evidence(f"FEATURE_GATES={entry['value']}", f"{reference(plugin)} spec.containers")]
+    return []
+
+
+def _hardware(situation: Situation, node: str) -> list[Evidence]:
+    capture = situation.snapshot.nodes.get(node)
+    gpus = capture.gpus if capture is not None else None
+    if gpus:
+        return [
+            Evidence(
+                f"{node} has {len(gpus)} GPUs: {', '.join(gpu.product for gpu in gpus)}", f"{node} nvidia-smi-L.txt"
+            )
+        ]
+    labels = (situation.snapshot.get("Node", node) or {}).get("metadata", {}).get("labels") or {}
+    count = labels.get("nvidia.com/gpu.count")
+    return [Evidence(f"label nvidia.com/gpu.count={count}", f"Node/{node}")] if count else []
+
+
+def _label(node: Object, name: str) -> list[Evidence]:
+    value = (node["metadata"].get("labels") or {}).get(name)
+    return [Evidence(f"label {name}={value}", reference(node))] if value is not None else []
+
+
+def _log_tail(situation: Situation, plugins: list[Object]) -> list[Evidence]:
+    for plugin in plugins:
+        for key, text in situation.snapshot.logs_of(plugin):
+            lines = [line for line in text.splitlines() if re.search(r"device|gpu", line, re.I)]
+            if lines:
+                return [Evidence(lines[-1].strip(), f"log of {key.pod}/{key.container}")]
+    return []
+
+
+def _state(plugin: Object) -> Evidence:
+    for status in (plugin.get("status") or {}).get("containerStatuses") or ():
+        waiting = (status.get("state") or {}).get("waiting") or {}
+        if waiting or status.get("restartCount"):
+            reason = waiting.get("reason") or "not ready"
+            return Evidence(
+                f"plugin pod {name_of(plugin)}: {reason}, {status.get('restartCount', 0)} restarts", reference(plugin)
+            )
+    return Evidence(f"plugin pod {name_of(plugin)} is not ready", reference(plugin))
+
+
+def _ready_since(plugin: Object) -> str:
+    for entry in (plugin.get("status") or {}).get("conditions") or ():
+        if entry.get("type") == "Ready":
+            return str(entry.get("lastTransitionTime", ""))
+    return "?"
+
+
+def _count(profiles: list[str]) -> str:
+    counted = {profile: profiles.count(profile) for profile in dict.fromkeys(profiles)}
+    return ", ".join(f"{number}×{profile}" for profile, number in counted.items()) or "none"
+
+
+def _for(finding: Finding, references: frozenset[str]) -> Finding:
+    return Finding(
+        finding.cause, finding.subject, finding.sentence, finding.evidence, finding.next_step, finding.confidence,
+        finding.rules_out, finding.affects | references, finding.boundary,
+    )  # fmt: skip

@@ -1,0 +1,69 @@
+"""A verdict as text for a terminal of 80 columns, or as JSON; nothing here decides anything."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from typing import Final
+
+from drakkar.diagnosis.verdict import Verdict, cause_of
+from drakkar.evidence.records import BOUNDARIES, EvidenceRecord
+
+__all__ = ["as_json", "text"]
+
+WIDTH: Final = 80
+_MARKS: Final = {"proved": "ok", "refuted": "NO", "unknown": "? "}
+
+
+def text(verdict: Verdict, *, width: int = WIDTH) -> str:
+    """The verdict for people: the sentence first, then what to do, then the evidence and each boundary."""
+    lines = [*_wrapped(verdict.sentence, width), ""]
+    if not verdict.healthy:
+        lines += [f"boundary   {verdict.boundary}", f"cause      {verdict.cause}: {cause_of(verdict.cause).meaning}"]
+    lines += [f"subject    {verdict.subject}", f"confidence {verdict.confidence}"]
+    if verdict.next_step:
+        lines += _wrapped(verdict.next_step, width, first="next step  ", rest="           ")
+    if verdict.evidence:
+        lines += ["", "evidence"]
+        for item in verdict.evidence:
+            lines += _wrapped(item.text, width, first="  - ", rest="    ")
+            if item.source:
+                lines += _wrapped(f"({item.source})", width, first="    ", rest="    ")
+    if verdict.finding.rules_out:
+        lines += ["", "ruled out"]
+        for reason in verdict.finding.rules_out:
+            lines += _wrapped(reason, width, first="  - ", rest="    ")
+    for record in verdict.records:
+        lines += ["", *_record(record, width)]
+    for problem in verdict.unread:
+        lines += _wrapped(problem, width, first="not read: ", rest="          ")
+    return "\n".join(lines) + "\n"
+
+
+def as_json(verdict: Verdict) -> str:
+    """The verdict for programs."""
+    return json.dumps(verdict.to_dict(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _record(record: EvidenceRecord, width: int) -> list[str]:
+    device = str(record.device) if record.device else "no device"
+    lines = [f"claim {record.claim}", f"  {record.claim_uid} on {record.node or 'no node'}: {device}"]
+    for name in BOUNDARIES:
+        proof = record.boundaries[name]
+        when = f"{proof.time}  " if proof.time else ""
+        source = f" ({proof.source})" if proof.source else ""
+        lines += _wrapped(
+            f"{when}{proof.text}{source}", width, first=f"  {_MARKS[proof.state]} {name:11} ", rest=" " * 17
+        )
+    return lines
+
+
+def _wrapped(content: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
+    return textwrap.wrap(
+        " ".join(content.split()),
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [first.rstrip()]

@@ -1,0 +1,236 @@
+"""A snapshot with the relations a detector asks for: a pod's claims, a claim's holders, devices, nodes, drivers.
+
+Everything is worked out once, when first asked for, from the recorded objects alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from drakkar.evidence.records import DeviceKey, pods_of_claim
+from drakkar.evidence.snapshot import Snapshot, name_of, namespace_of, reference, uid_of
+from drakkar.scheduling.filters import reject
+from drakkar.scheduling.nodes import NodeState
+from drakkar.scheduling.pods import PodFacts
+
+__all__ = ["GPU_DRIVER", "ClaimUse", "Published", "Situation", "condition", "ready"]
+
+Object = dict[str, Any]
+
+GPU_DRIVER: Final = "gpu.nvidia.com"
+_GPU_LABELS: Final = ("nvidia.com/gpu.present", "feature.node.kubernetes.io/pci-10de.present")
+
+
+class Published(NamedTuple):
+    """A device in the newest generation of its pool, with the slice that publishes it."""
+
+    key: DeviceKey
+    device: Object
+    node: str
+    slice_name: str
+
+    @property
+    def taints(self) -> list[Object]:
+        return list(self.device.get("taints") or ())
+
+
+@dataclass(frozen=True)
+class ClaimUse:
+    """One entry of a pod's ``spec.resourceClaims``: which claim it means, and the objects as far as they exist."""
+
+    entry: Object
+    claim_name: str
+    template_name: str
+    claim: Object | None
+    template: Object | None
+
+    @property
+    def allocation(self) -> Object | None:
+        return ((self.claim or {}).get("status") or {}).get("allocation")
+
+    @property
+    def devices(self) -> Object:
+        """``spec.devices`` of the claim, or what its template would give."""
+        if self.claim is not None:
+            return (self.claim.get("spec") or {}).get("devices") or {}
+        inner = ((self.template or {}).get("spec") or {}).get("spec") or {}
+        return inner.get("devices") or {}
+
+
+class Situation:
+    """A snapshot and what follows from it."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+    def claims_of(self, pod: Object) -> list[ClaimUse]:
+        """What the pod asks for, entry by entry."""
+        namespace = namespace_of(pod)
+        status = pod.get("status") or {}
+        names = {
+            entry.get("name"): entry.get("resourceClaimName") for entry in status.get("resourceClaimStatuses") or ()
+        }
+        uses = []
+        for entry in (pod.get("spec") or {}).get("resourceClaims") or ():
+            claim_name = entry.get("resourceClaimName") or names.get(entry.get("name")) or ""
+            template_name = entry.get("resourceClaimTemplateName") or ""
+            claim = self.snapshot.get("ResourceClaim", claim_name, namespace) if claim_name else None
+            if claim is None and template_name:
+                claim = self._generated_claim(pod, entry.get("name", ""))
+                claim_name = claim_name or (name_of(claim) if claim else "")
+            template = self.snapshot.get("ResourceClaimTemplate", template_name, namespace) if template_name else None
+            uses.append(ClaimUse(entry, claim_name, template_name, claim, template))
+        extended = (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
+        if extended:
+            claim = self.snapshot.get("ResourceClaim", extended, namespace)
+            uses.append(ClaimUse({"name": extended}, extended, "", claim, None))
+        return uses
+
+    @cached_property
+    def pods_with_claims(self) -> list[Object]:
+        """Pods that ask for devices through claims."""
+        return [pod for pod in self.snapshot.all("Pod") if self.claims_of(pod)]
+
+    @cached_property
+    def devices(self) -> list[Published]:
+        """Every device of the newest generation of each pool, in the order of slices."""
+        newest: dict[tuple[str, str], int] = {}
+        for _, driver, pool, generation in self._slices():
+            newest[driver, pool] = max(newest.get((driver, pool), 0), generation)
+        found = []
+        for piece, driver, pool, generation in self._slices():
+            if generation != newest[driver, pool]:
+                continue
+            spec = piece["spec"]
+            for device in spec.get("devices") or ():
+                key = DeviceKey(driver, pool, device.get("name", ""))
+                node = device.get("nodeName") or spec.get("nodeName") or ""
+                found.append(Published(key, device, node, name_of(piece)))
+        return found
+
+    @cached_property
+    def holders(self) -> dict[DeviceKey, list[Object]]:
+        """Claims that hold each device (admin access aside)."""
+        held: dict[DeviceKey, list[Object]] = {}
+        for claim in self.snapshot.all("ResourceClaim"):
+            allocation = (claim.get("status") or {}).get("allocation") or {}
+            for result in (allocation.get("devices") or {}).get("results") or ():
+                if result.get("adminAccess") is not True:
+                    key = DeviceKey(result.get("driver", ""), result.get("pool", ""), result.get("device", ""))
+                    held.setdefault(key, []).append(claim)
+        return held
+
+    def users_of(self, claim: Object) -> str:
+        """Who uses a claim, for people: its pods, or that nobody does."""
+        entries = (claim.get("status") or {}).get("reservedFor") or ()
+        names = [f"{entry.get('resource', 'pods').rstrip('s')} {entry.get('name', '')}" for entry in entries]
+        if names:
+            return ", ".join(names)
+        pods = [name_of(pod) for pod in pods_of_claim(self.snapshot, claim)]
+        return ", ".join(f"pod {name}" for name in pods) or "no pod"
+
+    @cached_property
+    def gpu_nodes(self) -> list[Object]:
+        """Nodes whose labels say that they have NVIDIA GPUs, or whose capture shows some."""
+        found = []
+        for node in self.snapshot.all("Node"):
+            labels = node["metadata"].get("labels") or {}
+            capture = self.snapshot.nodes.get(name_of(node))
+            if any(labels.get(label) == "true" for label in _GPU_LABELS) or (capture is not None and capture.gpus):
+                found.append(node)
+        return found
+
+    def slices_of(self, node: str, driver: str) -> list[Object]:
+        """Slices of a driver for one node."""
+        return [
+            piece
+            for piece, of_driver, _, _ in self._slices()
+            if of_driver == driver and piece["spec"].get("nodeName") == node
+        ]
+
+    @cached_property
+    def plugin_sets(self) -> list[Object]:
+        """DaemonSets that run a DRA driver's node plugin."""
+        return [daemon for daemon in self.snapshot.all("DaemonSet") if _is_plugin(daemon["spec"].get("template") or {})]
+
+    def plugin_pods(self, node: str = "") -> list[Object]:
+        """Node plugin pods of DRA drivers, on one node or on all."""
+        pods = self.snapshot.pods_on(node) if node else self.snapshot.all("Pod")
+        return [pod for pod in pods if _is_plugin(pod)]
+
+    def refusals(self, pod: Object) -> dict[str, str]:
+        """By node: why the node itself (labels, taints, room) would refuse the pod, "" where it would not."""
+        facts = PodFacts({**pod, "spec": {**(pod.get("spec") or {}), "nodeName": ""}})
+        reasons = {}
+        for state in self.node_states.values():
+            rejection = reject(facts, state)
+            reasons[state.name] = ", ".join(rejection.reasons) if rejection else ""
+        return reasons
+
+    @cached_property
+    def node_states(self) -> Mapping[str, NodeState]:
+        """Nodes with the pods on them, as a scheduler counts."""
+        states = {}
+        for node in self.snapshot.all("Node"):
+            state = NodeState(name_of(node))
+            state.update(node)
+            states[state.name] = state
+        for pod in self.snapshot.all("Pod"):
+            facts = PodFacts(pod)
+            if facts.node_name in states and not facts.finished:
+                states[facts.node_name].add(facts)
+        return states
+
+    def _slices(self) -> Iterator[tuple[Object, str, str, int]]:
+        for piece in self.snapshot.all("ResourceSlice"):
+            spec = piece.get("spec") or {}
+            pool = spec.get("pool") or {}
+            yield piece, spec.get("driver", ""), pool.get("name", ""), pool.get("generation") or 0
+
+    def _generated_claim(self, pod: Object, entry: str) -> Object | None:
+        annotation = "resource.kubernetes.io/pod-claim-name"
+        for claim in self.snapshot.owned_by(pod, "ResourceClaim"):
+            if (claim["metadata"].get("annotations") or {}).get(annotation) == entry:
+                return claim
+        return None
+
+
+def ready(obj: Object) -> bool:
+    """Whether a pod or node says that it is ready."""
+    return (condition(obj, "Ready") or {}).get("status") == "True"
+
+
+def condition(obj: Object, kind: str) -> Object | None:
+    """The status condition of a type."""
+    for entry in (obj.get("status") or {}).get("conditions") or ():
+        if entry.get("type") == kind:
+            return dict(entry)
+    return None
+
+
+def owner_chain(snapshot: Snapshot, obj: Object) -> Iterator[Object]:
+    """The object and its controllers upwards: pod, replica set, deployment."""
+    seen: set[str] = set()
+    current: Object | None = obj
+    while current is not None and uid_of(current) not in seen:
+        yield current
+        seen.add(uid_of(current))
+        owners = current["metadata"].get("ownerReferences") or ()
+        current = next((snapshot.by_uid(owner.get("uid", "")) for owner in owners if owner.get("controller")), None)
+
+
+def affected(snapshot: Snapshot, pod: Object) -> frozenset[str]:
+    """References of everything that a finding about a pod explains: the pod, its owners and its claims."""
+    found = {reference(owner) for owner in owner_chain(snapshot, pod)}
+    for use in Situation(snapshot).claims_of(pod):
+        if use.claim is not None:
+            found.add(reference(use.claim))
+    return frozenset(found)
+
+
+def _is_plugin(pod: Object) -> bool:
+    labels = (pod.get("metadata") or {}).get("labels") or {}
+    return any("kubelet-plugin" in str(value) for value in labels.values())
