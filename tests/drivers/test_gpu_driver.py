@@ -3,12 +3,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import grpc.aio
 import pytest
 from gpu_node import CLAIMS, PODS, GpuNode, nodes_of, running
 
 from drakkar.injection.cache import CdiCache
 from drakkar.kube.clock import FakeClock
 from drakkar.kube.transport import ApiResponse
+from drakkar.preparation.journal import JournalError
 from drakkar.vendors.nvidia.published import PublishOptions
 
 FORBIDDEN = ApiResponse(403, {}, {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"})
@@ -165,40 +167,113 @@ def test_admin_access_neither_waits_nor_holds(tmp_path: Path) -> None:
     on(GpuNode(tmp_path), story)
 
 
-def test_shares_of_one_device_go_to_many_claims_with_equal_parameters(tmp_path: Path) -> None:
-    def slicing(interval: str) -> list[dict[str, Any]]:
-        sharing = {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": interval}}
-        return [{"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharing": sharing}]
+def slicing(interval: str) -> list[dict[str, Any]]:
+    sharing = {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": interval}}
+    return [{"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharing": sharing}]
 
+
+def test_shares_of_one_device_go_to_many_claims_with_equal_parameters(tmp_path: Path) -> None:
     async def story(node: GpuNode) -> None:
-        one = node.claim("one", "gpu-0", shareID="s1", configs=slicing("Long"))
-        two = node.claim("two", "gpu-0", shareID="s2", configs=slicing("Long"))
+        one = node.claim("one", "gpu-0", pods=("p",), shareID="s1", configs=slicing("Long"))
+        two = node.claim("two", "gpu-0", pods=("p",), shareID="s2", configs=slicing("Long"))
         three = node.claim("three", "gpu-0", shareID="s3", configs=slicing("Short"))
         whole = node.claim("whole", "gpu-0")
         assert (await node.prepare("one", one)).devices[0].share_id == "s1"
         assert (await node.prepare("two", two)).devices[0].share_id == "s2"
-        assert node.machine.gpus()[0].time_slice == 3
         assert "conflicting configuration" in (await node.prepare("three", three)).error
-        node.api.put(f"{PODS}/p", {})
-        assert "already allocated" in (await node.prepare("whole", whole, timeout=40)).error
-        for name, uid in (("one", one), ("two", two)):
-            await node.unprepare(name, uid)
+        assert "already allocated" in (await node.prepare("whole", whole)).error
+        await node.unprepare("one", one)
+        assert node.machine.gpus()[0].time_slice == 3, "the other claim still has its time slice"
+        await node.unprepare("two", two)
         assert node.machine.gpus()[0].time_slice == 0
 
-    async def held(node: GpuNode) -> None:
-        pod = node.api.put(f"{PODS}/p", {"status": {"phase": "Running"}})
-        reserved = [{"resource": "pods", "name": "p", "uid": pod["metadata"]["uid"]}]
-        original = node.claim
+    on(GpuNode(tmp_path), story)
 
-        def claim(name: str, *devices: str, **fields: Any) -> str:
-            uid = original(name, *devices, **fields)
-            node.api.objects[f"{CLAIMS}/{name}"]["status"]["reservedFor"] = reserved
-            return uid
 
-        node.claim = claim  # type: ignore[method-assign]
-        await story(node)
+def test_of_two_claims_at_once_one_gets_the_device(tmp_path: Path) -> None:
+    async def story(node: GpuNode) -> None:
+        uids = {name: node.claim(name, "gpu-0", "gpu-1", pods=("p",)) for name in ("a", "b", "c", "d")}
+        answers = await asyncio.gather(*(node.prepare(name, uid) for name, uid in uids.items()))
+        assert sorted(bool(answer.error) for answer in answers) == [False, True, True, True]
+        assert len(node.driver.claims) == len(node.files()) == 1
 
-    on(GpuNode(tmp_path), held)
+    on(GpuNode(tmp_path), story)
+
+
+def test_claims_that_wait_for_one_holder_get_the_device_one_after_the_other(tmp_path: Path) -> None:
+    async def story(node: GpuNode) -> None:
+        old = node.claim("old", "gpu-0", pods=("p",))
+        await node.prepare("old", old)
+        node.api.remove(f"{CLAIMS}/old")
+        uids = {name: node.claim(name, "gpu-0", pods=(name,)) for name in ("a", "b")}
+        waiting = [asyncio.ensure_future(node.prepare(name, uid)) for name, uid in uids.items()]
+        await asyncio.sleep(0.05)
+        await node.unprepare("old", old)
+        answers = [await answer for answer in waiting]
+        assert sorted(bool(answer.error) for answer in answers) == [False, True]
+        assert "in use by pod" in "".join(answer.error for answer in answers)
+
+    on(GpuNode(tmp_path), story)
+
+
+def test_a_full_disk_is_an_error_of_the_claim_and_holds_nothing(tmp_path: Path) -> None:
+    async def story(node: GpuNode) -> None:
+        uid = node.claim("c", "gpu-0")
+        journal = node.driver._node._claims._journal
+
+        async def full(record: object, *, durable: bool = True) -> None:
+            raise JournalError("cannot write the journal: No space left on device")
+
+        journal.append = full  # type: ignore[method-assign]
+        assert "No space left" in (await node.prepare("c", uid)).error
+        assert (node.files(), dict(node.driver.claims)) == ([], {})
+        del journal.append  # type: ignore[attr-defined]
+        assert (await node.prepare("c", uid)).error == ""
+
+    on(GpuNode(tmp_path), story)
+
+
+def test_a_mig_device_destroyed_under_a_claim_can_still_be_unprepared(tmp_path: Path) -> None:
+    async def story(node: GpuNode) -> None:
+        instance = node.machine.create_mig(1, "3g.40gb")
+        uid = node.claim("c", "gpu-1-mig-3g40gb-9-4")
+        assert (await node.prepare("c", uid)).error == ""
+        node.machine.destroy_mig(1, instance.gpu_instance)
+        assert (await node.unprepare("c", uid)).error == ""
+        assert node.files() == []
+
+    on(GpuNode(tmp_path), story)
+
+
+def test_health_is_unknown_while_the_driver_is_not_loaded(tmp_path: Path) -> None:
+    async def story(node: GpuNode) -> None:
+        await node.published()
+        stream = aiter(node.driver.health())
+        assert {one.health for one in await anext(stream)} == {"HEALTHY"}
+        node.machine.unload_driver()
+        changed = await anext(stream)
+        assert {(one.health, one.message) for one in changed} == {("UNKNOWN", "the NVIDIA kernel module is not loaded")}
+        assert len(await node.published()) == 8, "slices stay over a reload"
+
+    on(GpuNode(tmp_path), story)
+
+
+def test_a_caller_that_gives_up_does_not_undo_the_work(tmp_path: Path) -> None:
+    async def story(node: GpuNode) -> None:
+        old, new = node.claim("old", "gpu-0"), node.claim("new", "gpu-0")
+        await node.prepare("old", old)
+        node.api.remove(f"{CLAIMS}/old")
+        with pytest.raises(grpc.aio.AioRpcError):
+            await node.prepare("new", new, timeout=0.1)
+        await node.unprepare("old", old)
+        for _ in range(100):
+            if node.files():
+                break
+            await asyncio.sleep(0.01)
+        assert list(node.driver.claims) == [new]
+        assert (await node.prepare("new", new)).error == ""
+
+    on(GpuNode(tmp_path), story)
 
 
 def test_a_static_mig_device_gets_its_capability_nodes(tmp_path: Path) -> None:

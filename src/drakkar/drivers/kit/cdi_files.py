@@ -83,7 +83,7 @@ class ClaimFiles:
 
 
 def _checked(tree: dict[str, Any]) -> CdiSpec:
-    """The specification, checked. What is right takes the short way; what is wrong goes the long one, for its message."""
+    """The specification, checked. What is right takes a short way; what is wrong the long one, for its message."""
     try:
         spec = msgspec.convert(tree, Spec)
         if not any(True for _ in rules.problems(spec)):

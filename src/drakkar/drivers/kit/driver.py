@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -290,7 +291,7 @@ class NodeDriver:
         uid = claim.claim.uid
         try:
             if uid in self._claims.claims:  # else the intent could not be written, and nothing was done
-                await self.kind.deactivate(claim)
+                await self.kind.deactivate(self._not_held_by_others(claim))
             self.files.remove(uid)
             await self._claims.release(uid)
         except (DrakkarError, OSError) as error:
@@ -312,7 +313,7 @@ class NodeDriver:
                 return PrepareResult()
             claim = from_journal(held.claim, held.detail)
             async with self._locks.holding(self._keys_around(claim)):
-                await self.kind.deactivate(claim)
+                await self.kind.deactivate(self._not_held_by_others(claim))
                 self.files.remove(ref.uid)
                 await self._claims.release(ref.uid)
             self._releases.announce()
@@ -383,6 +384,15 @@ class NodeDriver:
         if busy is not None:
             raise DeviceBusyError(self._key(busy[0]), busy[1])
 
+    def _not_held_by_others(self, claim: AllocatedClaim) -> AllocatedClaim:
+        """The claim with those devices only that no other claim holds: the others must stay as they are set up."""
+        devices = tuple(
+            device
+            for key, device in self._keys(claim)
+            if all(holder.claim.uid == claim.claim.uid for holder in self._claims.holders(key))
+        )
+        return replace(claim, devices=devices)
+
     def _shares(self, claim: AllocatedClaim, device: AllocatedDevice) -> bool:
         return device.share_id is not None or device.device in self.kind.shareable(claim)
 
@@ -420,7 +430,7 @@ class NodeDriver:
                     self.files.write(held.claim.uid, self.kind.edits(claim))
                 else:
                     _log.info("claim %s: taking back an unfinished prepare", held.claim)
-                    await self.kind.deactivate(claim)
+                    await self.kind.deactivate(self._not_held_by_others(claim))
                     self.files.remove(held.claim.uid)
                     await ledger.release(held.claim.uid)
             except (DrakkarError, OSError) as error:

@@ -89,7 +89,10 @@ class DeviceKind(ABC):
         return
 
     async def deactivate(self, claim: AllocatedClaim) -> None:
-        """Undoes `activate`, also of one that was interrupted; must be idempotent."""
+        """Undoes `activate`, also of one that was interrupted; must be idempotent.
+
+        `claim` names only the devices that no other claim shares any more.
+        """
         return
 
     def edits_token(self) -> object:
