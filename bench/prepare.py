@@ -37,8 +37,7 @@ async def _prepare_times(folder: Path, count: int) -> tuple[list[float], list[fl
     from drakkar.kube.resources import RESOURCE_CLAIMS
     from drakkar.preparation import stubs
 
-    os.environ["DRAKKAR_RUNTIME_DIR"] = str(folder)
-    where = places("bench")
+    where = places("bench", folder / "data")
     fresh: list[float] = []
     again: list[float] = []
     undone: list[float] = []

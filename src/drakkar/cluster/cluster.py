@@ -23,8 +23,9 @@ from drakkar.cluster.apiserver.inprocess import InProcessTransport
 from drakkar.cluster.apiserver.server import ApiServer
 from drakkar.cluster.apiserver.serving.listener import Listener, serve
 from drakkar.cluster.control import ControlServer
-from drakkar.cluster.nodes import EmbeddedNode, NodeRequest, merge_nodes, start_all
+from drakkar.cluster.nodes import DRIVER_USER, EmbeddedNode, NodeRequest, merge_nodes, start_all
 from drakkar.cluster.places import ClusterRecord, Places
+from drakkar.cluster.rights import driver_rights
 from drakkar.cluster.store import Log, Store
 from drakkar.drivers import catalog
 from drakkar.errors import DrakkarError
@@ -112,7 +113,7 @@ class Cluster:
         self._closing.push_async_callback(self.server.close)
         await self._listen(keys, token)
         self.client = self.client_for(ADMIN.name, ADMIN.groups, "drakkar")
-        await self._install_classes(families)
+        await self._install(families)
         control = ControlServer(self.where.control, self._control)
         await control.start()
         self._closing.push_async_callback(control.stop)
@@ -209,14 +210,15 @@ class Cluster:
         self._closing.push_async_callback(controllers.stop)
         self._closing.push_async_callback(scheduler.stop)
 
-    async def _install_classes(self, families: list[catalog.Family]) -> None:
-        for family in families:
-            for obj in family.device_classes():
-                try:
-                    await self.client.create(DEVICE_CLASSES, obj)
-                except ApiError as error:
-                    if not error.already_exists:
-                        raise
+    async def _install(self, families: list[catalog.Family]) -> None:
+        """What an administrator installs with drivers: their DeviceClasses, and the rights they need."""
+        wanted = [(DEVICE_CLASSES, obj) for family in families for obj in family.device_classes()]
+        for resource, obj in (*wanted, *driver_rights(DRIVER_USER)):
+            try:
+                await self.client.create(resource, obj)
+            except ApiError as error:
+                if not error.already_exists:
+                    raise
 
     async def _published(self, names: set[str]) -> None:
         """Return when every named node is Ready and, where it has devices, has a slice; at most thirty seconds."""

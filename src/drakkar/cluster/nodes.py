@@ -21,6 +21,9 @@ from drakkar.kube.clock import Clock
 from drakkar.kube.events import EventRecorder
 from drakkar.kube.informers import Informer
 
+DRIVER_USER = "system:serviceaccount:drakkar-system:driver"
+DRIVER_GROUPS = ("system:serviceaccounts", "system:serviceaccounts:drakkar-system")
+
 
 @dataclass(frozen=True, slots=True)
 class NodeRequest:
@@ -81,10 +84,11 @@ class EmbeddedNode:
         self.name, self.model = request.name, request.model
         self._family, self._runtime, self._pods, self._clock = family, runtime, pods, clock
         self._client = client_for(f"system:node:{self.name}", ("system:nodes",), "kubelet")
-        self._driver_client = client_for(f"system:node:{self.name}", ("system:nodes",), "drakkar")
+        self._driver_client = client_for(DRIVER_USER, DRIVER_GROUPS, "drakkar")
         data = where.node_data(self.name)
         self._data, self._root = data / "kubelet", where.node_root(self.name)
-        self.places = NodePlaces(self._root / "plugins", self._root / "plugins_registry", data / "cdi", data / "driver")
+        cdi = where.node_cdi(self.name)
+        self.places = NodePlaces(self._root / "plugins", self._root / "plugins_registry", cdi, data / "driver")
         self._machine_root = data / "machine"
         self.machine: Machine
         self.kubelet: Kubelet

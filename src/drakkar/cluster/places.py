@@ -49,6 +49,7 @@ class Places:
     runtime: Path
     data: Path
     durable: bool
+    memory: Path
 
     @property
     def record(self) -> Path:
@@ -61,6 +62,10 @@ class Places:
     @property
     def kubeconfig(self) -> Path:
         return self.data / "kubeconfig"
+
+    def node_cdi(self, node: str) -> Path:
+        """The node's ``/var/run/cdi``."""
+        return self.memory / "cdi" / node
 
     @property
     def log(self) -> Path:
@@ -85,7 +90,8 @@ def places(name: str, data: Path | None = None) -> Places:
             expected="lower-case letters, digits and dashes, at most 32",
         )
     runtime = runtime_root() / name
-    return Places(name, runtime, (data or runtime / "data").absolute(), data is not None)
+    memory = _in_memory() / name if "DRAKKAR_RUNTIME_DIR" not in os.environ else runtime
+    return Places(name, runtime, (data or runtime / "data").absolute(), data is not None, memory)
 
 
 def runtime_root() -> Path:
@@ -97,6 +103,16 @@ def runtime_root() -> Path:
         root = Path(os.environ["XDG_RUNTIME_DIR"]) / "drakkar"
     else:
         root = Path(tempfile.gettempdir()) / f"drakkar-{os.getuid()}"
+    return _private(root)
+
+
+def _in_memory() -> Path:
+    """A private folder that costs no disk, where there is one: a real node has /run for such files."""
+    memory = Path("/dev/shm")  # noqa: S108 - what is made in it is checked to be private
+    return _private(memory / f"drakkar-{os.getuid()}") if os.access(memory, os.W_OK) else runtime_root()
+
+
+def _private(root: Path) -> Path:
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = root.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
@@ -143,18 +159,24 @@ def occupied(where: Places) -> Iterator[None]:
                 subject=where.name,
                 next_step=f"use it, end it with `drakkar down --name {where.name}`, or choose another --name",
             )
-        where.record.unlink(missing_ok=True)
-        where.control.unlink(missing_ok=True)
-        shutil.rmtree(where.runtime / "n", ignore_errors=True)
+        _clear(where)
         make_data(where.data)
         try:
             yield
         finally:
-            where.record.unlink(missing_ok=True)
-            where.control.unlink(missing_ok=True)
-            shutil.rmtree(where.runtime / "n", ignore_errors=True)
+            _clear(where)
             if not where.durable:
                 shutil.rmtree(where.data, ignore_errors=True)
+
+
+def _clear(where: Places) -> None:
+    """Remove what is of use to a running cluster only."""
+    where.record.unlink(missing_ok=True)
+    where.control.unlink(missing_ok=True)
+    for folder in (where.runtime / "n", where.memory / "cdi"):
+        shutil.rmtree(folder, ignore_errors=True)
+    if where.memory != where.runtime:
+        shutil.rmtree(where.memory, ignore_errors=True)
 
 
 def make_data(folder: Path) -> None:

@@ -67,6 +67,8 @@ CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob", True, ("cj",))
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, ("pc",))
 RUNTIME_CLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False)
 POD_DISRUPTION_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, ("pdb",))
+CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", False)
+CLUSTER_ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", False)
 RESOURCE_SLICES = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False)
 RESOURCE_CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
 RESOURCE_CLAIM_TEMPLATES = Resource("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate")
@@ -76,7 +78,8 @@ DEVICE_TAINT_RULES = Resource("resource.k8s.io", "v1", "devicetaintrules", "Devi
 ALL: tuple[Resource, ...] = (
     PODS, NODES, NAMESPACES, EVENTS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, SERVICES, RESOURCE_QUOTAS, LIMIT_RANGES,
     LEASES, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, CONTROLLER_REVISIONS, JOBS, CRON_JOBS,
-    PRIORITY_CLASSES, RUNTIME_CLASSES, POD_DISRUPTION_BUDGETS, RESOURCE_SLICES, RESOURCE_CLAIMS,
+    PRIORITY_CLASSES, RUNTIME_CLASSES, POD_DISRUPTION_BUDGETS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, RESOURCE_SLICES,
+    RESOURCE_CLAIMS,
     RESOURCE_CLAIM_TEMPLATES, DEVICE_CLASSES, DEVICE_TAINT_RULES,
 )  # fmt: skip
 

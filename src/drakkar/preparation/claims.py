@@ -1,8 +1,13 @@
 """What a driver has promised to which claim, over crashes.
 
-A claim is *preparing* from the durable intent on, *prepared* once its completion is durable, and gone after release.
-The intent is written before the world is touched, so whatever a killed driver left behind can be found and undone; a
-prepare costs two barriers, a release one. A device is exclusive unless its holder takes it shared or as administrator.
+A claim is *preparing* from the durable intent on, *prepared* once its completion is written, and gone after release.
+The intent is written before the world is touched, so whatever a killed driver left behind can be found and undone.
+
+Only the intent needs a barrier. A record survives the death of the process the moment it is written; a barrier guards
+against the death of the machine, and after that the boot id differs, nothing is prepared any more whatever the last
+records said, and all that matters is to know which claims may have left something behind: those with an intent.
+
+A device is exclusive unless its holder takes it shared or as administrator.
 """
 
 from __future__ import annotations
@@ -96,7 +101,7 @@ class ClaimLedger:
     async def complete(
         self, uid: ClaimUID, prepared: Sequence[PreparedDevice], *, detail: Mapping[str, Any] | None = None
     ) -> HeldClaim:
-        """Write that the claim's devices are ready, durably."""
+        """Write that the claim's devices are ready."""
         before = self.claims[uid]
         held = HeldClaim(
             before.claim,
@@ -106,15 +111,15 @@ class ClaimLedger:
             tuple(prepared),
             before.detail if detail is None else dict(detail),
         )
-        await self._journal.append(_record(held))
+        self._journal.append_now(_record(held))
         self._set(held)
         return held
 
     async def release(self, uid: ClaimUID) -> None:
-        """Write that nothing of the claim is left, durably; unknown claims are fine."""
+        """Write that nothing of the claim is left; unknown claims are fine."""
         if uid not in self.claims:
             return
-        await self._journal.append({"op": "released", "uid": uid})
+        self._journal.append_now({"op": "released", "uid": uid})
         self._drop(uid)
         if self._journal.size > _COMPACT_BYTES and self._journal.size > 4096 * (len(self.claims) + 1):
             self._journal.compact(map(_record, self.claims.values()))
