@@ -1,0 +1,40 @@
+"""The runner of the documentation's commands must be able to fail."""
+
+from pathlib import Path
+
+import pytest
+
+from tools import docs
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed", "holds"),
+    [
+        ([], ["anything"], True),
+        (["a b"], ["a   b"], True),
+        (["a b"], ["a c"], False),
+        (["a"], ["a", "b"], False),
+        (["a", "..."], ["a", "b", "c"], True),
+        (["...", "c"], ["a", "b", "c"], True),
+        (["...", "x"], ["a", "b", "c"], False),
+        (["a..."], ["abc def"], True),
+        (["id <uuid> end"], ["id 1-2-3 end"], True),
+        (["id <uuid> end"], ["id 1 2 end"], False),
+        (["(UUID: <x>)"], ["(UUID: GPU-1)"], True),
+    ],
+)
+def test_fits(expected: list[str], printed: list[str], holds: bool) -> None:
+    assert docs.fits(expected, printed) is holds
+
+
+def test_commands_are_found_with_continuations_and_exit_status(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("text\n\n```console\n$ one \\\n  two\nout\n$ three  # exit 2\n```\n\n```\n$ not this\n```\n")
+    found = docs.commands(page)
+    assert [(each.text, each.expected, each.exit) for each in found] == [("one two", ["out"], 0), ("three", [], 2)]
+
+
+def test_every_page_of_the_documentation_is_reachable() -> None:
+    pages = {path.relative_to(docs.ROOT) for path in (docs.ROOT / "docs").rglob("*.md")}
+    assert {Path("docs/architecture.md"), Path("docs/matrix.md"), Path("docs/commands.md")} <= pages
+    assert any(docs.commands(docs.ROOT / "README.md"))
