@@ -221,6 +221,14 @@ def test_the_page_and_the_version(tmp_path: Path, machine: SimulatedMachine) -> 
     ]  # fmt: skip
 
 
+def test_a_root_with_a_blank_in_its_path(tmp_path: Path, machine: SimulatedMachine) -> None:
+    folder = tmp_path / "a folder"
+    container = with_gpus(folder, machine, 2).give(*machine.gpus()[3].nodes, access="none")
+    result = container.run("-L")
+    assert machine.gpus()[2].uuid in result.stdout
+    assert result.stderr.startswith("nvidia-smi: /dev/nvidia3 (195:3) cannot be opened")
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_every_shell_says_the_same(tmp_path: Path, machine: SimulatedMachine, shell: str) -> None:
     machine.create_mig(1, "3g.40gb")

@@ -16,7 +16,7 @@ newline='
 
 # --- what the container was given -----------------------------------------------------------------------------------
 
-# The nodes of folder $1: lines "path kind major minor access" into $nodes. A regular file of one line "c 195 0" stands
+# The nodes of folder $1: lines "major minor access path" into $nodes. A regular file of one line "c 195 0" stands
 # in for a node where the runtime could not make one; its fourth word is the access granted, "none" for none at all.
 list_nodes() {
     nodes=
@@ -30,15 +30,15 @@ list_nodes() {
         case $2 in
             c*)
                 case $6 in
-                    *,?*) nodes="$nodes$path c ${6%%,*} ${6#*,} node$newline" ;;
-                    *) nodes="$nodes$path c ${6%,} $7 node$newline" ;;
+                    *,?*) nodes="$nodes${6%%,*} ${6#*,} node $path$newline" ;;
+                    *) nodes="$nodes${6%,} $7 node $path$newline" ;;
                 esac ;;
             -*)
                 case $path in
                     */nvidia*)
                         kind='' major='' minor='' access=''
                         read -r kind major minor access <"$path" 2>/dev/null
-                        [ "$kind" = c ] && nodes="$nodes$path c $major $minor ${access:-stand-in}$newline" ;;
+                        [ "$kind" = c ] && nodes="$nodes$major $minor ${access:-stand-in} $path$newline" ;;
                 esac ;;
         esac
         IFS=$newline
@@ -46,54 +46,77 @@ list_nodes() {
     IFS=$saved
 }
 
-# Opens the node $1 (access word $2): "ok", "denied" or "gone" into $opened.
-open_node() {
-    opened=ok
-    case $2 in denied | none) opened=denied ;; esac
-    [ "$2" = node ] || return 0
-    message=$( { : <"$1"; } 2>&1 ) && return 0
-    case $message in
-        *"not permitted"* | *"ermission denied"*) opened=denied ;;
-        *"No such file"*) opened=gone ;;
-    esac
+# Opens every node of $nodes and calls "$1 major minor path" for each that opened or has no driver behind it (ENXIO);
+# those that the cgroup refuses are said and counted. One subshell for all: a process each would be slow.
+open_nodes() {
+    visitor=$1
+    answers=$(
+        while read -r major minor access path; do
+            [ "$access" = node ] && { true <"$path"; } 2>&1
+            echo "=$major $minor $access $path"
+        done <<END
+$nodes
+END
+    )
+    saved=$IFS
+    IFS=$newline
+    message=''
+    for line in $answers; do
+        case $line in
+            =*)
+                IFS=' '
+                # shellcheck disable=SC2086
+                set -- ${line#=}
+                IFS=$newline
+                [ $# -ge 4 ] || continue
+                path=${line#=* * * }
+                verdict=ok
+                case $message in
+                    *"not permitted"* | *"ermission denied"*) verdict=refused ;;
+                    *"No such file"*) verdict=gone ;;
+                esac
+                case $3 in denied | none) verdict=refused ;; esac
+                "$visitor" "$1" "$2" "$path"
+                message='' ;;
+            *) message=$message$line ;;
+        esac
+    done
+    IFS=$saved
 }
 
 say_refused() {
     echo "nvidia-smi: $1 ($2:$3) cannot be opened: the device cgroup of this container does not allow it" >&2
 }
 
+survey_gpu() {
+    [ "$1" = 195 ] && [ "$2" != 254 ] || return 0
+    case $verdict:$2 in
+        refused:*)
+            say_refused "${3#"$root"}" "$1" "$2"
+            refused=$((refused + 1))
+            [ "$2" = 255 ] && control=refused ;;
+        ok:255) control=ok ;;
+        ok:*) gpus="$gpus$2 " ;;
+    esac
+    return 0
+}
+
+survey_capability() {
+    [ "$1" = "$caps_major" ] || return 0
+    case $verdict in
+        refused) say_refused "${3#"$root"}" "$1" "$2" ;;
+        ok) capabilities="$capabilities$2 " ;;
+    esac
+}
+
 survey() {
     gpus=' ' capabilities=' ' control=missing refused=0
     list_nodes "$root/dev"
-    while read -r path kind major minor access; do
-        [ "$major" = 195 ] || continue
-        case $minor in 254) continue ;; esac
-        open_node "$path" "$access"
-        if [ "$opened" = denied ]; then
-            say_refused "${path#"$root"}" "$major" "$minor"
-            refused=$((refused + 1))
-            [ "$minor" = 255 ] && control=denied
-        elif [ "$minor" = 255 ]; then
-            control=ok
-        elif [ "$opened" = ok ]; then
-            gpus="$gpus$minor "
-        fi
-    done <<END
-$nodes
-END
-    [ -d "$root/dev/nvidia-caps" ] || return 0
-    list_nodes "$root/dev/nvidia-caps"
-    while read -r path kind major minor access; do
-        [ "$major" = "$caps_major" ] || continue
-        open_node "$path" "$access"
-        if [ "$opened" = denied ]; then
-            say_refused "${path#"$root"}" "$major" "$minor"
-        elif [ "$opened" = ok ]; then
-            capabilities="$capabilities$minor "
-        fi
-    done <<END
-$nodes
-END
+    open_nodes survey_gpu
+    if [ -d "$root/dev/nvidia-caps" ]; then
+        list_nodes "$root/dev/nvidia-caps"
+        open_nodes survey_capability
+    fi
 }
 
 # --- start: the library, the driver, the nodes ----------------------------------------------------------------------
@@ -103,16 +126,21 @@ no_library() {
     exit 12
 }
 
+# What the head of the file says about the machine, into $found.
+fact() {
+    found=${content#*"v|$1|"}
+    found=${found%%"$newline"*}
+}
+
 start() {
     [ -r "$data" ] || no_library
-    driver='' cuda='' nvml='' library='' caps_major='' loaded=''
-    while IFS='|' read -r word key value; do
-        [ "$word" = v ] || break
-        case $key in
-            driver) driver=$value ;; cuda) cuda=$value ;; nvml) nvml=$value ;;
-            library) library=$value ;; caps) caps_major=$value ;; loaded) loaded=$value ;;
-        esac
-    done <"$data"
+    content=$(cat "$data")
+    fact driver; driver=$found
+    fact cuda; cuda=$found
+    fact nvml; nvml=$found
+    fact library; library=$found
+    fact caps; caps_major=$found
+    fact loaded; loaded=$found
     if [ ! -e "$root$library" ]; then
         set +f
         for found in "$root${library%"$driver"}"*; do
@@ -142,28 +170,46 @@ start() {
 # --- walking the visible GPUs ---------------------------------------------------------------------------------------
 
 # Calls "$1 index" for each visible and selected GPU, with its figures in $f_<name>, units in $u_<name>, the lines of
-# its -q page in $page and its visible MIG devices in $migs.
+# its -q page in $page and its visible MIG devices in $migs. The file is taken apart in memory: `read` costs a system
+# call for each character.
 each_gpu() {
-    index=-1 current='' shown=0
-    while IFS='|' read -r word key value unit; do
-        case $word in
-            gpu)
-                [ -n "$current" ] && visit "$1"
+    callback=$1 index=-1 current='' shown=0
+    saved=$IFS
+    IFS=$newline
+    for entry in $content; do
+        case $entry in
+            gpu\|*)
+                IFS=$saved
+                [ -n "$current" ] && visit "$callback"
+                IFS='|'
+                # shellcheck disable=SC2086
+                set -- $entry
                 current='' page='' migs=''
                 case $gpus in
-                    *" $key "*) current=$key state=$value index=$((index + 1)) ;;
+                    *" $2 "*) current=$2 state=$3 index=$((index + 1)) ;;
                 esac ;;
-            f) [ -n "$current" ] && eval "f_$key=\$value u_$key=\$unit" ;;
-            q) [ -n "$current" ] && page="$page$key$newline" ;;
-            mig)
+            f\|*)
                 if [ -n "$current" ]; then
+                    IFS='|'
+                    # shellcheck disable=SC2086
+                    set -- $entry
+                    eval "f_$2=\$3 u_$2=\${4-}"
+                fi ;;
+            q\|*) [ -n "$current" ] && page="$page${entry#q|}$newline" ;;
+            mig\|*)
+                if [ -n "$current" ]; then
+                    IFS='|'
+                    # shellcheck disable=SC2086
+                    set -- $entry
                     case $capabilities in
-                        *" $key "*) case $capabilities in *" $value "*) migs="$migs$unit$newline" ;; esac ;;
+                        *" $2 "*) case $capabilities in *" $3 "*) migs="$migs${entry#mig|"$2"|"$3"|}$newline" ;; esac ;;
                     esac
                 fi ;;
         esac
-    done <"$data"
-    [ -n "$current" ] && visit "$1"
+        IFS=$newline
+    done
+    IFS=$saved
+    [ -n "$current" ] && visit "$callback"
     if [ "$shown" = 0 ]; then
         echo "No devices were found"
         exit 6
@@ -335,14 +381,9 @@ query_page() {
 
 page_gpu() {
     echo "GPU $f_pci_bus_id"
-    saved=$IFS
-    IFS=$newline
-    for row in $page; do
-        [ "$row" = '@mig' ] && page_migs && continue
-        printf '%s\n' "$row"
-    done
-    IFS=$saved
-    echo
+    printf '%s' "${page%%@mig*}"
+    page_migs
+    printf '%s\n' "${page#*@mig"$newline"}"
 }
 
 page_migs() {
