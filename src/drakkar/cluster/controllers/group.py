@@ -17,6 +17,7 @@ from drakkar.cluster.controllers.node_lifecycle import NodeLifecycle
 from drakkar.cluster.controllers.node_taint_eviction import NodeTaintEviction
 from drakkar.cluster.controllers.pod_collection import PodCollection
 from drakkar.cluster.controllers.replica_sets import ReplicaSets
+from drakkar.cluster.controllers.resource_quotas import ResourceQuotas
 from drakkar.cluster.controllers.service_accounts import ServiceAccounts
 from drakkar.cluster.controllers.stateful_sets import StatefulSets
 from drakkar.kube.client import Client
@@ -33,6 +34,7 @@ CONTROLLERS: dict[str, type[Controller]] = {
     "garbage": GarbageCollector,
     "namespaces": Namespaces,
     "service-accounts": ServiceAccounts,
+    "resource-quotas": ResourceQuotas,
     "pod-collection": PodCollection,
     "node-lifecycle": NodeLifecycle,
     "node-taint-eviction": NodeTaintEviction,

@@ -67,7 +67,7 @@ class Scheduler:
         self._devices = DeviceState(self._view)
         self._pending = PendingPods(self._clock)
         self._placements = Placements(self._view, self._devices)
-        self._recorder = EventRecorder(client, name, style="events.k8s.io", clock=self._clock)
+        self._recorder = EventRecorder(client, name, f"{name}-embedded", style="events.k8s.io", clock=self._clock)
         self._reporter = Reporter(client, self._recorder, self._clock)
         self._binder = Binder(client, self._devices, self._clock, self._reporter.announce)
         self._informers = [
