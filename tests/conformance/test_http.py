@@ -46,7 +46,10 @@ def _replay(planes: ControlPlanes, path: Path) -> tuple[dict[str, list[str]], in
         if problems:
             failures[f"{name} / {step}"] = problems
 
-    with planes.one(set(conversation.get("needs", ()))) as arguments:
+    needs = set(conversation.get("needs", ()))
+    if conversation.get("anyResourceVersion"):
+        needs.add("controllers")  # they ran when this was recorded
+    with planes.one(needs) as arguments:
         passed, _ = replay.replay_conversation(replay.Client(arguments), conversation, report)
     return failures, passed
 

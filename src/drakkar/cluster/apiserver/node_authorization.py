@@ -119,12 +119,15 @@ class NodeAuthorizer:
         return True, ""
 
     def _used(self, node: str, asked: Attributes) -> tuple[bool, str]:
-        if asked.verb not in _READ or asked.subresource:
-            if asked.subresource and asked.resource == "resourceclaims":
-                return False, "cannot get subresource"
-            return False, "can only read resources of this type"
+        if asked.resource in ("secrets", "configmaps"):
+            if asked.verb not in _READ:
+                return False, "can only read resources of this type"
+        elif asked.verb != "get":
+            return False, "can only get individual resources of this type"
+        if asked.subresource:
+            return False, "cannot get subresource"
         if not asked.name:
-            return False, f"No Object name found, {asked.resource}"
+            return False, "can only read namespaced object of this type"
         kind = _POD_KINDS[asked.resource]
         for pod in self._pods(node):
             if pod["metadata"]["namespace"] == asked.namespace and asked.name in _references(pod, kind):

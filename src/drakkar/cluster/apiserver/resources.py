@@ -208,7 +208,7 @@ _APPS: Final = (
 
 _RESOURCE: Final = (
     _cluster("resource.k8s.io", "deviceclasses", "DeviceClass", shows_deleted=True),
-    _cluster("resource.k8s.io", "devicetaintrules", "DeviceTaintRule", subresources=(STATUS,), shows_deleted=True),
+    _cluster("resource.k8s.io", "devicetaintrules", "DeviceTaintRule", subresources=(STATUS,)),
     _namespaced("resource.k8s.io", "resourceclaims", "ResourceClaim", subresources=(STATUS,), shows_deleted=True),
     _namespaced("resource.k8s.io", "resourceclaimtemplates", "ResourceClaimTemplate", shows_deleted=True),
     _cluster("resource.k8s.io", "resourceslices", "ResourceSlice", shows_deleted=True),

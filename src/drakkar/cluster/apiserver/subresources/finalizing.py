@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from drakkar.cluster.apiserver.bodies import object_body, private
+from drakkar.cluster.apiserver.bodies import object_body
 from drakkar.cluster.apiserver.calls import Answer, Call
+from drakkar.cluster.apiserver.kinds import behaviour
 from drakkar.cluster.apiserver.managed_fields import with_managed_fields
 from drakkar.cluster.apiserver.options import check_write
-from drakkar.cluster.apiserver.verbs.updating import check_name, check_versions, shown, write
+from drakkar.cluster.apiserver.verbs.updating import carry_over, check_name, check_versions, shown, write
 from drakkar.cluster.store import StoredObject
 
 
@@ -17,10 +18,10 @@ async def update(call: Call) -> Answer:
     check_name(call, body)
     existing = call.stored()
     check_versions(call, existing, body)
-    obj = private(existing.value)
-    finalizers = (body.get("spec") or {}).get("finalizers") or []
-    obj["spec"] = {**(obj.get("spec") or {}), "finalizers": finalizers} if finalizers else {}
-    obj = with_managed_fields(call, existing.value, obj)
+    old = existing.value
+    carry_over(body, old)
+    body["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+    obj = behaviour(call.row).prepare_update(with_managed_fields(call, old, body), old, "finalize")
     if call.dry_run:
         return shown(call, StoredObject(existing.key, existing.version, obj))
     if obj == existing.value and not obj["metadata"].get("deletionTimestamp"):

@@ -100,7 +100,7 @@ async def replace(call: Call, existing: StoredObject, obj: dict[str, Any], *, ma
     subresource = call.subresource.name if call.subresource is not None else ""
     old = existing.value
     check_versions(call, existing, obj)
-    _carry_over(obj, old)
+    carry_over(obj, old)
     obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
     if managed:
         obj = with_managed_fields(call, old, obj)
@@ -166,7 +166,7 @@ def _unconditional(call: Call) -> statuses.StatusError:
 _KEPT: Final = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "namespace")
 
 
-def _carry_over(obj: dict[str, Any], old: dict[str, Any]) -> None:
+def carry_over(obj: dict[str, Any], old: dict[str, Any]) -> None:
     """What no client may change in an object's metadata (`rest.BeforeUpdate`)."""
     metadata, before = {**(obj.get("metadata") or {})}, old["metadata"]
     for name in _KEPT:
