@@ -70,6 +70,7 @@ def arm(killer: Killer, folder: Path) -> None:
 
     os.write = killer.around(os.write, in_state)
     os.fdatasync = killer.around(os.fdatasync, in_state)
+    os.rename = killer.around(os.rename, in_folder)
     Path.replace = killer.around(Path.replace, in_folder)  # type: ignore[method-assign]
     Path.unlink = killer.around(Path.unlink, in_folder)  # type: ignore[method-assign]
     for name in ("create_mig", "destroy_mig", "set_mig_mode"):

@@ -6,6 +6,7 @@ left over can be told from one in use by its name. The file is rebuilt from the 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ class ClaimFiles:
 
     def __init__(self, directory: Path, driver: str) -> None:
         self.directory = directory
+        self._directory = os.fspath(directory)
         self.kind = f"k8s.{driver}/claim"
         self._prefix = f"k8s.{driver}-claim_"
 
@@ -37,8 +39,20 @@ class ClaimFiles:
         return f"{self.kind}={uid}-{device}"
 
     def write(self, uid: ClaimUID, edits: Edits) -> None:
-        """Writes the claim's file; an equal one is replaced all the same. Raises CdiError."""
-        write_spec(self.directory, self.path(uid).name, _checked(self.spec(uid, edits)))
+        """Writes the claim's file, checked and atomically; an equal one is replaced all the same. Raises CdiError.
+
+        This is on the way of every pod that starts, so what is right and plain text is written here with few system
+        calls; everything else goes through the writer of the injection room, for its messages and its escapes.
+        """
+        checked = _checked(self.spec(uid, edits))
+        text = msgspec.json.encode(checked.raw)
+        target = f"{self._directory}/{self._prefix}{uid}.json"
+        try:
+            if not text.isascii() or b"\x7f" in text or "/" in uid:
+                raise ValueError("not plain")
+            _replace(target, text)
+        except (OSError, ValueError):
+            write_spec(self.directory, self.path(uid).name, checked)
 
     def spec(self, uid: ClaimUID, edits: Edits) -> dict[str, Any]:
         """The specification for `edits` as plain JSON."""
@@ -80,6 +94,20 @@ class ClaimFiles:
             if name.startswith(self._prefix) and name.endswith(".json")
         )
         return sorted(uid for uid in uids if uid not in kept)
+
+
+def _replace(target: str, text: bytes) -> None:
+    """Writes `text` beside `target` and renames it over it; readers see the old file or the new, mode 0644."""
+    folder, _, name = target.rpartition("/")
+    temporary = f"{folder}/spec.{name}.tmp"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        os.fchmod(descriptor, 0o644)  # whatever the umask is: rootless runtimes must be able to read it
+        if os.write(descriptor, text) != len(text):
+            raise OSError("the file system is full")
+    finally:
+        os.close(descriptor)
+    os.rename(temporary, target)  # noqa: PTH104 - no Path objects on this way
 
 
 def _checked(tree: dict[str, Any]) -> CdiSpec:
