@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[2]
-CASES = REPOSITORY / "cases" / "cdi"
+from tools.vectors import cdi
 
-
-def comparer() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("vectors_cdi", REPOSITORY / "tools" / "vectors" / "cdi.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-CDI = comparer()
+CASES = Path(__file__).parents[2] / "cases" / "cdi"
 
 
 @pytest.mark.parametrize("theme", sorted(path.stem for path in CASES.glob("*.jsonl")))
@@ -32,7 +20,7 @@ def test_a_theme_gives_what_the_reference_library_gave(theme: str, tmp_path: Pat
     for number, case in enumerate(cases):
         root = tmp_path / str(number)
         root.mkdir()
-        different = CDI.check(case, root)
+        different = cdi.check(case, root)
         if different:
             failures[case["name"]] = different
     assert failures == {}
@@ -41,4 +29,4 @@ def test_a_theme_gives_what_the_reference_library_gave(theme: str, tmp_path: Pat
 def test_the_comparison_notices_a_wrong_answer(tmp_path: Path) -> None:
     case = json.loads((CASES / "inject-env.jsonl").read_text().splitlines()[0])
     case["expect"]["oci"]["process"]["env"] = ["WRONG=1"]
-    assert CDI.check(case, tmp_path)
+    assert cdi.check(case, tmp_path)

@@ -12,6 +12,7 @@ import errno
 import json
 import os
 import stat
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,30 @@ from drakkar.injection.edit import HostNode
 from drakkar.injection.errors import CdiError
 from drakkar.injection.host import lstat_node
 from drakkar.injection.spec import CdiSpec
+from tools.vectors import Outcome
+
+DEFAULT = "cases/cdi"
 
 Case = dict[str, Any]
 ROOT = "${ROOT}"
+
+
+def run(folder: Path) -> Iterator[Outcome]:
+    """Every case of every .jsonl file in the folder."""
+    for path in sorted(folder.glob("*.jsonl")):
+        for line in path.read_text().splitlines():
+            if line.strip():
+                case = json.loads(line)
+                with tempfile.TemporaryDirectory() as root:
+                    yield Outcome(case["name"], _guarded(case, Path(root)))
+
+
+def _guarded(case: Case, root: Path) -> list[str]:
+    """The differences; what an implementation raises besides CdiError counts as one."""
+    try:
+        return check(case, root)
+    except Exception as problem:
+        return [f"raised {type(problem).__name__}: {problem}"]
 
 
 def check(case: Case, root: Path) -> list[str]:

@@ -1,57 +1,52 @@
 """The engine: from a snapshot and a target, or from a snapshot alone, to one verdict.
 
-`explain` follows one workload through the boundaries in their order and stops at the first that fails. `examine` looks
-at everything, nodes and drivers included, and puts first what explains most. Both use the same detectors.
+`explain` follows one workload through the boundaries and stops at the first that fails. `examine` looks at everything
+and puts first what explains most: a manifest that is refused, then states of nodes and drivers that break the path for
+many pods, then the first failing boundary of each workload, then wrong numbers about a path that works. Both use the
+same detectors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
-from drakkar.diagnosis import allocation, injection, inventory, preparation, requests
-from drakkar.diagnosis.situation import ClaimUse, Situation, affected, condition, ready
-from drakkar.diagnosis.verdict import HEALTHY, UNDECIDED, Evidence, Finding, Verdict
-from drakkar.errors import DrakkarError
-from drakkar.evidence.records import EvidenceRecord, claim_records, pods_of_claim
-from drakkar.evidence.snapshot import Snapshot, message_of, name_of, namespace_of, reference
+from drakkar.diagnosis import domains, inventory, lifecycle, manifests, telemetry, workloads
+from drakkar.diagnosis.situation import Situation
+from drakkar.diagnosis.targets import TargetError, pods_of_target, resolve_target
+from drakkar.diagnosis.verdict import HEALTHY, UNDECIDED, Finding, Verdict, cause_of
+from drakkar.evidence.records import EvidenceRecord, claim_records
+from drakkar.evidence.snapshot import Snapshot, name_of, reference
 
-__all__ = ["TargetError", "explain", "pods_of_target", "resolve_target"]
+__all__ = ["TargetError", "examine", "explain", "pods_of_target", "rank", "resolve_target"]
 
 Object = dict[str, Any]
-PodDetector = Callable[[Situation, Object, list[ClaimUse]], Iterator[Finding]]
 
-KINDS: Final = {
-    "pod": "Pod", "pods": "Pod", "po": "Pod",
-    "claim": "ResourceClaim", "claims": "ResourceClaim", "resourceclaim": "ResourceClaim",
-    "resourceclaims": "ResourceClaim",
-    "deployment": "Deployment", "deployments": "Deployment", "deploy": "Deployment",
-    "replicaset": "ReplicaSet", "rs": "ReplicaSet", "statefulset": "StatefulSet", "sts": "StatefulSet",
-    "daemonset": "DaemonSet", "ds": "DaemonSet", "job": "Job", "jobs": "Job", "node": "Node", "nodes": "Node",
-}  # fmt: skip
-_CLUSTER_WIDE: Final = frozenset({"Node"})
-_BEFORE_BINDING: Final[tuple[PodDetector, ...]] = (
-    requests.missing_objects,
-    requests.quota,
-    requests.oversized,
-    requests.scheduler_bypassed,
-)
-_AFTER_BINDING: Final[tuple[PodDetector, ...]] = (
-    requests.unreserved,
-    preparation.unprepared,
-    injection.not_injected,
-)
-
-
-class TargetError(DrakkarError):
-    """A target that cannot be read or that the snapshot does not have."""
+_OPEN: Final = frozenset({HEALTHY, UNDECIDED, "unschedulable-other"})
+_CONFIDENCE: Final = {"certain": 0, "likely": 1, "possible": 2}
+_BOUNDARIES: Final = {"lifecycle": 1, "inventory": 3, "allocation": 4, "preparation": 5, "injection": 6, "telemetry": 8}
+_RANKS: Final = {
+    "manifest-invalid": -1,
+    "selector-invalid": 0,
+    "runtime-config-wrong-instance": 1,
+    "compute-domain-overlap": 2,
+    "compute-domain-waiting": 2,
+    "compute-domain-imex-conflict": 2,
+    "allocator-conflict": 7,
+    "unschedulable-other": 9,
+    UNDECIDED: 10,
+    HEALTHY: 11,
+}
+_DRIVER_GONE: Final = frozenset({"plugin-not-registered", "plugin-died-after-allocation"})
+_SHOWN_RECORDS: Final = 16
 
 
 def explain(snapshot: Snapshot, target: str, *, namespace: str = "default") -> Verdict:
     """Why a target does or does not have its devices.
 
     Args:
-        target: ``pod/[namespace/]name``, and likewise claim, deployment, statefulset, daemonset, job or node.
+        target: ``pod/[namespace/]name``, and likewise claim, deployment, statefulset, daemonset, job, node or
+            computedomain.
         namespace: for a target without one.
 
     Raises:
@@ -59,310 +54,91 @@ def explain(snapshot: Snapshot, target: str, *, namespace: str = "default") -> V
     """
     obj = resolve_target(snapshot, target, namespace)
     situation = Situation(snapshot)
+    finding = _own_finding(situation, obj)
+    if finding.cause in _OPEN:
+        wider = sorted((found for found in _wider(situation) if _is_about(found, obj)), key=rank)
+        finding = wider[0] if wider else finding
+    return Verdict(reference(obj), finding, tuple(_records(situation, obj))[:_SHOWN_RECORDS], snapshot.unread)
+
+
+def examine(snapshot: Snapshot) -> Verdict:
+    """The verdict that explains most of what is wrong in a snapshot, or that everything is as it should be."""
+    situation = Situation(snapshot)
+    found = _without_consequences(sorted(_everything(situation), key=rank))
+    best = found[0] if found else Finding(HEALTHY, "Cluster", "no workload asks for devices")
+    records: list[EvidenceRecord] = []
+    for subject in (best.subject, *sorted(best.affects)):
+        kind, _, rest = subject.partition("/")
+        space, _, name = rest.rpartition("/")
+        obj = snapshot.get(kind, name, space)
+        if obj is not None and kind in ("Pod", "ResourceClaim"):
+            records += [record for record in _records(situation, obj) if record not in records]
+    return Verdict(best.subject, best, tuple(records[:_SHOWN_RECORDS]), snapshot.unread)
+
+
+def rank(finding: Finding) -> tuple[int, int, int, str]:
+    """Sort key: how much a finding explains, how sure it is, and a stable order among equals."""
+    group = _RANKS.get(finding.cause, _BOUNDARIES.get(cause_of(finding.cause).boundary, 10))
+    silent = 0 if finding.evidence else 1  # a healthy workload with a failure that is over says more than one without
+    return group, _CONFIDENCE[finding.confidence], silent, finding.subject
+
+
+def _own_finding(situation: Situation, obj: Object) -> Finding:
     kind = obj.get("kind")
     if kind == "Pod":
-        finding = pod_finding(situation, obj)
-    elif kind == "ResourceClaim":
-        finding = _claim_finding(situation, obj)
-    elif kind == "Node":
-        finding = _node_finding(situation, obj)
-    else:
-        finding = _workload_finding(situation, obj)
-    return Verdict(reference(obj), finding, tuple(_records(situation, obj)), snapshot.unread)
-
-
-def resolve_target(snapshot: Snapshot, target: str, namespace: str = "default") -> Object:
-    """The object a target text means.
-
-    Raises:
-        TargetError: as for :func:`explain`.
-    """
-    word, _, rest = target.partition("/")
-    kind = KINDS.get(word.lower())
-    if kind is None or not rest:
-        raise TargetError(
-            f"{target!r} is no target",
-            reason="InvalidTarget",
-            expected="kind/name or kind/namespace/name, with kind pod, claim, deployment, statefulset, job or node",
-        )
-    space, slash, name = rest.rpartition("/")
-    space = "" if kind in _CLUSTER_WIDE else space if slash else namespace
-    found = snapshot.get(kind, name, space)
-    if found is None:
-        elsewhere = sorted(namespace_of(obj) for obj in snapshot.all(kind) if name_of(obj) == name)
-        known = sorted(name_of(obj) for obj in snapshot.all(kind, space or None))
-        place = f" in namespace {space}" if space else ""
-        raise TargetError(
-            f"there is no {kind} {name}{place}",
-            reason="NotFound",
-            subject=target,
-            expected=f"one of {', '.join(known[:10])}" if known else "",
-            next_step=f"try {word}/{elsewhere[0]}/{name}" if elsewhere else "",
-        )
-    return found
-
-
-def pods_of_target(snapshot: Snapshot, obj: Object) -> list[Object]:
-    """The pods a target stands for: itself, those that use a claim, or those that a controller owns."""
-    if obj.get("kind") == "Pod":
-        return [obj]
-    if obj.get("kind") == "ResourceClaim":
-        users = pods_of_claim(snapshot, obj)
-        situation = Situation(snapshot)
-        waiting = [
-            pod
-            for pod in snapshot.all("Pod", namespace_of(obj))
-            if pod not in users and any(use.claim_name == name_of(obj) for use in situation.claims_of(pod))
-        ]
-        return users + waiting
-    if obj.get("kind") == "Node":
-        return snapshot.pods_on(name_of(obj))
-    pods: list[Object] = []
-    pending = [obj]
-    while pending:
-        for child in snapshot.owned_by(pending.pop()):
-            (pods if child.get("kind") == "Pod" else pending).append(child)
-    return pods
-
-
-def pod_finding(situation: Situation, pod: Object) -> Finding:
-    """The first boundary that keeps a pod from its devices, or that it has them."""
-    return next(_pod_findings(situation, pod))
-
-
-def _pod_findings(situation: Situation, pod: Object) -> Iterator[Finding]:
-    uses = situation.claims_of(pod)
-    status = pod.get("status") or {}
-    bound = bool((pod.get("spec") or {}).get("nodeName"))
-    if not uses:
-        yield _without_claims(situation, pod)
-        return
-    if status.get("phase") in ("Succeeded", "Failed") and status.get("reason") != "UnexpectedAdmissionError":
-        yield _finished(situation, pod, uses)
-        return
-    for detect in _BEFORE_BINDING:
-        yield from detect(situation, pod, uses)
-    if not bound:
-        yield from _undecided_by_claims(situation, pod, uses)
-        yield _still_pending(situation, pod, uses)
-        return
-    for detect in _AFTER_BINDING:
-        yield from detect(situation, pod, uses)
-    yield from _node_lost(situation, pod)
-    yield _bound(situation, pod, uses)
-
-
-def _undecided_by_claims(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Iterator[Finding]:
-    """Inventory comes before allocation, unless what the claim asks for is wrong whatever devices there are."""
-    found = next(allocation.unallocated(situation, pod, uses), None)
-    if found is None or found.cause in _MORE_DEVICES_WOULD_HELP:
-        yield from inventory.for_pod(situation, pod, uses)
-    if found is not None:
-        yield found
-
-
-_MORE_DEVICES_WOULD_HELP: Final = frozenset(
-    {"selector-matches-nothing", "devices-in-use", "capacity-exhausted", "counters-exhausted", "devices-tainted"}
-)
-
-
-def _without_claims(situation: Situation, pod: Object) -> Finding:
-    events = situation.snapshot.events_of(pod, "FailedScheduling")
-    if events and not (pod.get("spec") or {}).get("nodeName"):
-        return Finding(
-            "unschedulable-other",
-            reference(pod),
-            f"pod {name_of(pod)} asks for no devices and is pending for another reason: {message_of(events[-1])}",
-            (Evidence(message_of(events[-1]), f"event FailedScheduling of {reference(pod)}"),),
-            f"kubectl describe pod {name_of(pod)} -n {namespace_of(pod)}",
-        )
-    return Finding(HEALTHY, reference(pod), f"pod {name_of(pod)} asks for no devices through claims")
-
-
-def _finished(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Finding:
-    phase = (pod.get("status") or {}).get("phase")
-    return Finding(HEALTHY, reference(pod), f"pod {name_of(pod)} has ended ({phase}); its claims are released")
-
-
-def _still_pending(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Finding:
-    events = situation.snapshot.events_of(pod, "FailedScheduling")
-    gates = [gate.get("name", "") for gate in (pod.get("spec") or {}).get("schedulingGates") or ()]
-    if gates:
-        return Finding(
-            "quota-exceeded",
-            reference(pod),
-            f"pod {name_of(pod)} waits behind scheduling gate {', '.join(gates)}",
-            (Evidence(f"schedulingGates: {', '.join(gates)}", f"{reference(pod)} spec.schedulingGates"),),
-            "ask the queue or controller that owns the gate",
-            "likely",
-            affects=affected(situation.snapshot, pod),
-        )
-    if not events:
-        return Finding(
-            UNDECIDED,
-            reference(pod),
-            f"pod {name_of(pod)} is pending, its claims could be met, and no scheduler event says why",
-            (Evidence("no FailedScheduling event"),),
-            "is a scheduler running? kubectl get events, kubectl get lease -n kube-system",
-            "possible",
-            affects=affected(situation.snapshot, pod),
-            boundary="allocation",
-        )
-    refusals = situation.refusals(pod)
-    evidence = [Evidence(message_of(events[-1]), f"event FailedScheduling of {reference(pod)}")]
-    evidence += [Evidence(f"node {node}: {reason}", f"Node/{node}") for node, reason in refusals.items() if reason]
-    return Finding(
-        "unschedulable-other",
-        reference(pod),
-        f"the devices of pod {name_of(pod)} are available; it is pending for another reason: {message_of(events[-1])}",
-        tuple(evidence),
-        f"kubectl describe pod {name_of(pod)} -n {namespace_of(pod)}",
-        "likely",
-        affects=affected(situation.snapshot, pod),
-    )
-
-
-def _node_lost(situation: Situation, pod: Object) -> Iterator[Finding]:
-    node = situation.snapshot.get("Node", (pod.get("spec") or {}).get("nodeName", ""))
-    if node is None or ready(node):
-        return
-    state = condition(node, "Ready") or {}
-    yield Finding(
-        UNDECIDED,
-        reference(pod),
-        f"node {name_of(node)} of pod {name_of(pod)} is not ready: {state.get('message') or state.get('reason')}",
-        (Evidence(f"condition Ready is {state.get('status', 'absent')} since {state.get('lastTransitionTime', '?')}",
-                  reference(node)),),
-        f"look at the kubelet of {name_of(node)}; the pod's devices stay reserved until it is deleted",
-        "likely",
-        affects=affected(situation.snapshot, pod),
-        boundary="preparation",
-    )  # fmt: skip
-
-
-def _bound(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Finding:
-    status = pod.get("status") or {}
-    node = (pod.get("spec") or {}).get("nodeName", "")
-    names = ", ".join(
-        f"{result.get('driver')}/{result.get('pool')}/{result.get('device')}"
-        for use in uses
-        for result in ((use.allocation or {}).get("devices") or {}).get("results") or ()
-    )
-    earlier = situation.snapshot.events_of(pod, "FailedPrepareDynamicResources", "FailedScheduling")
-    evidence = tuple(
-        Evidence(f"resolved since: {event.get('reason')}: {message_of(event)}", f"event of {reference(pod)}")
-        for event in earlier[-2:]
-    )
-    if status.get("phase") == "Running" and ready(pod):
-        return Finding(
-            HEALTHY, reference(pod), f"pod {name_of(pod)} runs on {node} with {names or 'its devices'}", evidence
-        )
-    waiting = [
-        f"{entry.get('name')}: {state.get('reason', '')} {state.get('message', '')}".strip()
-        for entry in status.get("containerStatuses") or ()
-        if (state := (entry.get("state") or {}).get("waiting"))
-    ]
-    if not waiting and not situation.snapshot.events_of(pod, "Failed", "BackOff"):
-        return Finding(
-            HEALTHY, reference(pod), f"pod {name_of(pod)} starts on {node} with {names or 'its devices'}", evidence
-        )  # fmt: skip
-    failures = situation.snapshot.events_of(pod, "Failed", "BackOff")
-    return Finding(
-        UNDECIDED,
-        reference(pod),
-        f"pod {name_of(pod)} has {names or 'its devices'} on {node}, but its container does not run:"
-        f" {'; '.join(waiting) or message_of(failures[-1])}",
-        (*evidence, *(Evidence(message_of(event), f"event {event.get('reason')}") for event in failures[-2:])),
-        f"kubectl logs {name_of(pod)} -n {namespace_of(pod)} --previous",
-        "possible",
-        affects=affected(situation.snapshot, pod),
-        boundary="injection",
-    )
-
-
-def _claim_finding(situation: Situation, claim: Object) -> Finding:
-    snapshot = situation.snapshot
-    name, namespace = name_of(claim), namespace_of(claim)
-    pods = pods_of_target(snapshot, claim)
-    users = situation.users_of(claim)
-    if claim["metadata"].get("deletionTimestamp"):
-        finalizers = ", ".join(claim["metadata"].get("finalizers") or ()) or "none"
-        return Finding(
-            HEALTHY,
-            reference(claim),
-            f"claim {name} is being deleted and waits for its finalizer: it is still in use by {users}",
-            (Evidence(f"deleted {claim['metadata']['deletionTimestamp']}, finalizers: {finalizers}", reference(claim)),
-             Evidence(f"reservedFor: {users}", f"{reference(claim)} status.reservedFor")),
-            f"it goes away when {users} ends; delete the pod if it must go now",
-            affects=frozenset(reference(pod) for pod in pods),
-        )  # fmt: skip
-    for pod in pods:
-        finding = pod_finding(situation, pod)
-        if finding.cause != HEALTHY:
-            return finding
-    if (claim.get("status") or {}).get("allocation"):
-        if (
-            not pods
-            and not (claim.get("status") or {}).get("reservedFor")
-            and not claim["metadata"].get("ownerReferences")
-        ):
-            return inventory.retained_claim(situation, claim)
-        return Finding(HEALTHY, reference(claim), f"claim {name} is allocated and used by {users}")
-    if not pods:
-        return Finding(
-            HEALTHY,
-            reference(claim),
-            f"claim {name} is not allocated because no pod uses it; allocation waits for the first consumer",
-            (Evidence("status.allocation is absent and no pod names the claim", reference(claim)),),
-            f"create a pod in {namespace} that names resourceClaimName: {name}",
-        )
-    return Finding(HEALTHY, reference(claim), f"claim {name} waits for its pods {', '.join(map(name_of, pods))}")
-
-
-def _workload_finding(situation: Situation, obj: Object) -> Finding:
-    snapshot = situation.snapshot
-    pods = pods_of_target(snapshot, obj)
-    findings = [pod_finding(situation, pod) for pod in pods]
-    bad = [finding for finding in findings if finding.cause != HEALTHY]
-    label = f"{obj.get('kind')} {name_of(obj)}"
-    if bad:
-        first = bad[0]
-        more = f" ({len(bad)} of its {len(pods)} pods)" if len(pods) > 1 else ""
-        return Finding(
-            first.cause, first.subject, f"{label}{more}: {first.sentence}", first.evidence, first.next_step,
-            first.confidence, first.rules_out, first.affects | {reference(obj)}, first.boundary,
-        )  # fmt: skip
-    failures = snapshot.events_of(obj, "FailedCreate")
-    for child in snapshot.owned_by(obj, "ReplicaSet"):
-        failures += snapshot.events_of(child, "FailedCreate")
-    if failures:
-        text = message_of(failures[-1])
-        quota = "exceeded quota" in text
-        return Finding(
-            "quota-exceeded" if quota else UNDECIDED,
-            reference(obj),
-            f"{label} cannot create pods: {text}",
-            (Evidence(text, f"event FailedCreate of {reference(obj)}"),),
-            "kubectl describe resourcequota" if quota else f"kubectl describe {reference(obj)}",
-            affects=frozenset({reference(obj)}),
-            boundary="" if quota else "allocation",
-        )
-    if not pods:
-        return Finding(HEALTHY, reference(obj), f"{label} has no pods")
-    return Finding(HEALTHY, reference(obj), f"all {len(pods)} pods of {label} have their devices")
+        return workloads.pod_finding(situation, obj)
+    if kind == "ResourceClaim":
+        return workloads.claim_finding(situation, obj)
+    if kind == "Node":
+        return _node_finding(situation, obj)
+    return workloads.controller_finding(situation, obj)
 
 
 def _node_finding(situation: Situation, node: Object) -> Finding:
-    for finding in inventory.nodes(situation):
-        if finding.subject == reference(node):
-            return finding
+    own = [finding for finding in _wider(situation) if finding.subject == reference(node)]
+    if own:
+        return min(own, key=rank)
     for pod in situation.snapshot.pods_on(name_of(node)):
         if situation.claims_of(pod):
-            finding = pod_finding(situation, pod)
+            finding = workloads.pod_finding(situation, pod)
             if finding.cause != HEALTHY:
                 return finding
     count = sum(1 for published in situation.devices if published.node == name_of(node))
     return Finding(HEALTHY, reference(node), f"node {name_of(node)} publishes {count} devices and its pods have theirs")
+
+
+def _everything(situation: Situation) -> Iterator[Finding]:
+    yield from _wider(situation)
+    for pod in situation.pods_with_claims:
+        yield workloads.pod_finding(situation, pod)
+    for claim in situation.snapshot.all("ResourceClaim"):
+        if (claim.get("status") or {}).get("allocation") and workloads.forgotten(situation, claim):
+            yield inventory.retained_claim(situation, claim)
+
+
+def _wider(situation: Situation) -> Iterator[Finding]:
+    """What is not about one workload: manifests, nodes, drivers, domains, numbers."""
+    yield from manifests.findings(situation.snapshot)
+    yield from lifecycle.findings(situation)
+    yield from domains.findings(situation)
+    yield from inventory.nodes(situation)
+    yield from telemetry.findings(situation)
+
+
+def _is_about(finding: Finding, obj: Object) -> bool:
+    """Whether a wider finding explains an object: it is named, or it is a pod on the node in question."""
+    name = reference(obj)
+    if name == finding.subject or name in finding.affects:
+        return True
+    node = (obj.get("spec") or {}).get("nodeName") if obj.get("kind") == "Pod" else ""
+    running = (obj.get("status") or {}).get("phase") == "Running"
+    return bool(node) and finding.subject == f"Node/{node}" and not running
+
+
+def _without_consequences(found: list[Finding]) -> list[Finding]:
+    """Slices that went away with a driver are a consequence where a bound pod already waits for that driver."""
+    waited_for = {name for finding in found if finding.cause in _DRIVER_GONE for name in finding.affects}
+    return [finding for finding in found if finding.cause != "slice-withdrawn" or finding.subject not in waited_for]
 
 
 def _records(situation: Situation, obj: Object) -> Iterator[EvidenceRecord]:

@@ -68,22 +68,15 @@ def retained_claim(situation: Situation, claim: Object) -> Finding:
 
 def _node(situation: Situation, node: Object) -> Iterator[Finding]:
     name = name_of(node)
-    if not situation.plugin_sets and not situation.plugin_pods():
-        return
-    published = any(piece["spec"].get("driver") == GPU_DRIVER for piece in situation.snapshot.all("ResourceSlice"))
-    if not published and not situation.plugin_pods(name):
-        return
     slices = situation.slices_of(name, GPU_DRIVER)
-    plugins = situation.plugin_pods(name)
-    devices = sum(len(piece["spec"].get("devices") or ()) for piece in slices)
-    if slices and devices:
+    plugins = [plugin for plugin in situation.plugin_pods(name) if _offers_gpus(plugin)]
+    if any(piece["spec"].get("devices") for piece in slices):
         yield from _stale(situation, node, slices)
         return
     crash = next(_crashes(situation, node, plugins), None)
     if crash is not None:
         yield crash
-        return
-    if slices:
+    elif slices:
         yield _empty(situation, node, slices, plugins)
     elif plugins and all(ready(plugin) for plugin in plugins):
         yield Finding(
@@ -95,6 +88,47 @@ def _node(situation: Situation, node: Object) -> Iterator[Finding]:
             f"kubectl logs {name_of(plugins[0])} -n {namespace_of(plugins[0])}; may it create resourceslices?",
             "likely",
         )  # fmt: skip
+    else:
+        yield from _withdrawn(situation, node, plugins)
+
+
+def _withdrawn(situation: Situation, node: Object, plugins: list[Object]) -> Iterator[Finding]:
+    """No slice and no ready driver: did the node ever offer devices?"""
+    name = name_of(node)
+    held = [key for key in situation.holders if (key.driver, key.pool) == (GPU_DRIVER, name)]
+    capture = situation.snapshot.nodes.get(name)
+    lines = capture.journal_lines("Deleted ResourceSlices", GPU_DRIVER) if capture is not None else []
+    evidence = [Evidence(f"no ResourceSlice of {GPU_DRIVER} for {name}"), *_hardware(situation, name)]
+    evidence += [_state(plugin) for plugin in plugins]
+    if held or lines:
+        evidence += [Evidence(f"{key} is still held by {name_of(situation.holders[key][0])}") for key in held[:3]]
+        evidence += [Evidence(line.strip(), f"{name} journal.txt") for line in lines[-1:]]
+        yield Finding(
+            "slice-withdrawn",
+            reference(node),
+            f"{name} offers no devices any more: its slices went away with the driver",
+            tuple(evidence),
+            f"bring the driver of {GPU_DRIVER} on {name} back",
+        )
+    elif not _has_device_plugin(node) and not situation.snapshot.all("DaemonSet"):
+        yield Finding(
+            "slice-never-published",
+            reference(node),
+            f"{name} has GPUs by its labels, but no driver publishes a slice for it",
+            tuple(evidence),
+            f"is the DRA driver running on {name}?",
+            "likely",
+        )
+
+
+def _offers_gpus(plugin: Object) -> bool:
+    names = {container.get("name", "") for container in (plugin.get("spec") or {}).get("containers") or ()}
+    return "gpus" in names or "compute-domains" not in names
+
+
+def _has_device_plugin(node: Object) -> bool:
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    return any(key.startswith("nvidia.com/") for key in allocatable)
 
 
 def _crashes(situation: Situation, node: Object, plugins: list[Object]) -> Iterator[Finding]:

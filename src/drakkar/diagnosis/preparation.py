@@ -96,7 +96,7 @@ def _not_registered(
             f" is not registered on {node} since {when}",
             tuple(evidence),
             f"bring the plugin on {node} back, or delete pod {name_of(pod)} so that it is scheduled anew",
-            affects=affected(situation.snapshot, pod),
+            affects=affected(situation.snapshot, pod) | {f"Node/{node}"},
         )
     return Finding(
         "plugin-not-registered",
@@ -104,7 +104,7 @@ def _not_registered(
         f"the kubelet of {node} knows no DRA driver {driver}: no ready plugin of it runs there",
         tuple(evidence),
         f"kubectl get pods -A -o wide --field-selector spec.nodeName={node}; bring the driver's node plugin back",
-        affects=affected(situation.snapshot, pod),
+        affects=affected(situation.snapshot, pod) | {f"Node/{node}"},
     )
 
 

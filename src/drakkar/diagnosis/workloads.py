@@ -1,0 +1,265 @@
+"""The path of one workload through the boundaries, in their order: the first that fails is its finding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from drakkar.diagnosis import allocation, injection, inventory, preparation, requests
+from drakkar.diagnosis.situation import ClaimUse, Situation, affected, condition, ready
+from drakkar.diagnosis.targets import pods_of_target
+from drakkar.diagnosis.verdict import HEALTHY, UNDECIDED, Evidence, Finding
+from drakkar.evidence.snapshot import message_of, name_of, namespace_of, reference
+
+__all__ = ["claim_finding", "controller_finding", "forgotten", "pod_finding"]
+
+Object = dict[str, Any]
+PodDetector = Callable[[Situation, Object, list[ClaimUse]], Iterator[Finding]]
+
+_BEFORE_BINDING: Final[tuple[PodDetector, ...]] = (
+    requests.missing_objects,
+    requests.quota,
+    requests.oversized,
+    requests.scheduler_bypassed,
+)
+_AFTER_BINDING: Final[tuple[PodDetector, ...]] = (
+    requests.unreserved,
+    preparation.unprepared,
+    injection.not_injected,
+)
+
+
+def pod_finding(situation: Situation, pod: Object) -> Finding:
+    """The first boundary that keeps a pod from its devices, or that it has them."""
+    return next(_pod_findings(situation, pod))
+
+
+def _pod_findings(situation: Situation, pod: Object) -> Iterator[Finding]:
+    uses = situation.claims_of(pod)
+    status = pod.get("status") or {}
+    bound = bool((pod.get("spec") or {}).get("nodeName"))
+    if not uses:
+        yield _without_claims(situation, pod)
+        return
+    if status.get("phase") in ("Succeeded", "Failed") and status.get("reason") != "UnexpectedAdmissionError":
+        yield _finished(situation, pod, uses)
+        return
+    for detect in _BEFORE_BINDING:
+        yield from detect(situation, pod, uses)
+    if not bound:
+        yield from _undecided_by_claims(situation, pod, uses)
+        yield _still_pending(situation, pod, uses)
+        return
+    for detect in _AFTER_BINDING:
+        yield from detect(situation, pod, uses)
+    yield from _node_lost(situation, pod)
+    yield _bound(situation, pod, uses)
+
+
+def _undecided_by_claims(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Iterator[Finding]:
+    """Inventory comes before allocation, unless what the claim asks for is wrong whatever devices there are."""
+    found = next(allocation.unallocated(situation, pod, uses), None)
+    if found is None or found.cause in _MORE_DEVICES_WOULD_HELP:
+        yield from inventory.for_pod(situation, pod, uses)
+    if found is not None:
+        yield found
+
+
+_MORE_DEVICES_WOULD_HELP: Final = frozenset(
+    {"selector-matches-nothing", "devices-in-use", "capacity-exhausted", "counters-exhausted", "devices-tainted"}
+)
+
+
+def _without_claims(situation: Situation, pod: Object) -> Finding:
+    events = situation.snapshot.events_of(pod, "FailedScheduling")
+    if events and not (pod.get("spec") or {}).get("nodeName"):
+        return Finding(
+            "unschedulable-other",
+            reference(pod),
+            f"pod {name_of(pod)} asks for no devices and is pending for another reason: {message_of(events[-1])}",
+            (Evidence(message_of(events[-1]), f"event FailedScheduling of {reference(pod)}"),),
+            f"kubectl describe pod {name_of(pod)} -n {namespace_of(pod)}",
+        )
+    return Finding(HEALTHY, reference(pod), f"pod {name_of(pod)} asks for no devices through claims")
+
+
+def _finished(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Finding:
+    phase = (pod.get("status") or {}).get("phase")
+    return Finding(HEALTHY, reference(pod), f"pod {name_of(pod)} has ended ({phase}); its claims are released")
+
+
+def _still_pending(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Finding:
+    events = situation.snapshot.events_of(pod, "FailedScheduling")
+    gates = [gate.get("name", "") for gate in (pod.get("spec") or {}).get("schedulingGates") or ()]
+    if gates:
+        return Finding(
+            "quota-exceeded",
+            reference(pod),
+            f"pod {name_of(pod)} waits behind scheduling gate {', '.join(gates)}",
+            (Evidence(f"schedulingGates: {', '.join(gates)}", f"{reference(pod)} spec.schedulingGates"),),
+            "ask the queue or controller that owns the gate",
+            "likely",
+            affects=affected(situation.snapshot, pod),
+        )
+    if not events:
+        return Finding(
+            UNDECIDED,
+            reference(pod),
+            f"pod {name_of(pod)} is pending, its claims could be met, and no scheduler event says why",
+            (Evidence("no FailedScheduling event"),),
+            "is a scheduler running? kubectl get events, kubectl get lease -n kube-system",
+            "possible",
+            affects=affected(situation.snapshot, pod),
+            boundary="allocation",
+        )
+    refusals = situation.refusals(pod)
+    evidence = [Evidence(message_of(events[-1]), f"event FailedScheduling of {reference(pod)}")]
+    evidence += [Evidence(f"node {node}: {reason}", f"Node/{node}") for node, reason in refusals.items() if reason]
+    return Finding(
+        "unschedulable-other",
+        reference(pod),
+        f"the devices of pod {name_of(pod)} are available; it is pending for another reason: {message_of(events[-1])}",
+        tuple(evidence),
+        f"kubectl describe pod {name_of(pod)} -n {namespace_of(pod)}",
+        "likely",
+        affects=affected(situation.snapshot, pod),
+    )
+
+
+def _node_lost(situation: Situation, pod: Object) -> Iterator[Finding]:
+    node = situation.snapshot.get("Node", (pod.get("spec") or {}).get("nodeName", ""))
+    if node is None or ready(node):
+        return
+    state = condition(node, "Ready") or {}
+    yield Finding(
+        UNDECIDED,
+        reference(pod),
+        f"node {name_of(node)} of pod {name_of(pod)} is not ready: {state.get('message') or state.get('reason')}",
+        (Evidence(f"condition Ready is {state.get('status', 'absent')} since {state.get('lastTransitionTime', '?')}",
+                  reference(node)),),
+        f"look at the kubelet of {name_of(node)}; the pod's devices stay reserved until it is deleted",
+        "likely",
+        affects=affected(situation.snapshot, pod),
+        boundary="preparation",
+    )  # fmt: skip
+
+
+def _bound(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Finding:
+    status = pod.get("status") or {}
+    node = (pod.get("spec") or {}).get("nodeName", "")
+    names = ", ".join(
+        f"{result.get('driver')}/{result.get('pool')}/{result.get('device')}"
+        for use in uses
+        for result in ((use.allocation or {}).get("devices") or {}).get("results") or ()
+    )
+    earlier = situation.snapshot.events_of(pod, "FailedPrepareDynamicResources", "FailedScheduling")
+    evidence = tuple(
+        Evidence(f"resolved since: {event.get('reason')}: {message_of(event)}", f"event of {reference(pod)}")
+        for event in earlier[-2:]
+    )
+    if status.get("phase") == "Running" and ready(pod):
+        return Finding(
+            HEALTHY, reference(pod), f"pod {name_of(pod)} runs on {node} with {names or 'its devices'}", evidence
+        )
+    waiting = [
+        f"{entry.get('name')}: {state.get('reason', '')} {state.get('message', '')}".strip()
+        for entry in status.get("containerStatuses") or ()
+        if (state := (entry.get("state") or {}).get("waiting"))
+    ]
+    if not waiting and not situation.snapshot.events_of(pod, "Failed", "BackOff"):
+        return Finding(
+            HEALTHY, reference(pod), f"pod {name_of(pod)} starts on {node} with {names or 'its devices'}", evidence
+        )  # fmt: skip
+    failures = situation.snapshot.events_of(pod, "Failed", "BackOff")
+    return Finding(
+        UNDECIDED,
+        reference(pod),
+        f"pod {name_of(pod)} has {names or 'its devices'} on {node}, but its container does not run:"
+        f" {'; '.join(waiting) or message_of(failures[-1])}",
+        (*evidence, *(Evidence(message_of(event), f"event {event.get('reason')}") for event in failures[-2:])),
+        f"kubectl logs {name_of(pod)} -n {namespace_of(pod)} --previous",
+        "possible",
+        affects=affected(situation.snapshot, pod),
+        boundary="injection",
+    )
+
+
+def claim_finding(situation: Situation, claim: Object) -> Finding:
+    """What keeps a claim from being allocated, used, or deleted."""
+    snapshot = situation.snapshot
+    name, namespace = name_of(claim), namespace_of(claim)
+    pods = pods_of_target(snapshot, claim)
+    users = situation.users_of(claim)
+    if claim["metadata"].get("deletionTimestamp"):
+        finalizers = ", ".join(claim["metadata"].get("finalizers") or ()) or "none"
+        return Finding(
+            HEALTHY,
+            reference(claim),
+            f"claim {name} is being deleted and waits for its finalizer: it is still in use by {users}",
+            (Evidence(f"deleted {claim['metadata']['deletionTimestamp']}, finalizers: {finalizers}", reference(claim)),
+             Evidence(f"reservedFor: {users}", f"{reference(claim)} status.reservedFor")),
+            f"it goes away when {users} ends; delete the pod if it must go now",
+            affects=frozenset(reference(pod) for pod in pods),
+        )  # fmt: skip
+    for pod in pods:
+        finding = pod_finding(situation, pod)
+        if finding.cause != HEALTHY:
+            return finding
+    if (claim.get("status") or {}).get("allocation"):
+        if (
+            not pods
+            and not (claim.get("status") or {}).get("reservedFor")
+            and not claim["metadata"].get("ownerReferences")
+        ):
+            return inventory.retained_claim(situation, claim)
+        return Finding(HEALTHY, reference(claim), f"claim {name} is allocated and used by {users}")
+    if not pods:
+        return Finding(
+            HEALTHY,
+            reference(claim),
+            f"claim {name} is not allocated because no pod uses it; allocation waits for the first consumer",
+            (Evidence("status.allocation is absent and no pod names the claim", reference(claim)),),
+            f"create a pod in {namespace} that names resourceClaimName: {name}",
+        )
+    return Finding(HEALTHY, reference(claim), f"claim {name} waits for its pods {', '.join(map(name_of, pods))}")
+
+
+def forgotten(situation: Situation, claim: Object) -> bool:
+    """Whether nothing uses, owns or names a claim."""
+    if (claim.get("status") or {}).get("reservedFor") or claim["metadata"].get("ownerReferences"):
+        return False
+    return not pods_of_target(situation.snapshot, claim)
+
+
+def controller_finding(situation: Situation, obj: Object) -> Finding:
+    """The finding of the first pod of a controller that has one, or why it has no pods."""
+    snapshot = situation.snapshot
+    pods = pods_of_target(snapshot, obj)
+    findings = [pod_finding(situation, pod) for pod in pods]
+    bad = [finding for finding in findings if finding.cause != HEALTHY]
+    label = f"{obj.get('kind')} {name_of(obj)}"
+    if bad:
+        first = bad[0]
+        more = f" ({len(bad)} of its {len(pods)} pods)" if len(pods) > 1 else ""
+        return Finding(
+            first.cause, first.subject, f"{label}{more}: {first.sentence}", first.evidence, first.next_step,
+            first.confidence, first.rules_out, first.affects | {reference(obj)}, first.boundary,
+        )  # fmt: skip
+    failures = snapshot.events_of(obj, "FailedCreate")
+    for child in snapshot.owned_by(obj, "ReplicaSet"):
+        failures += snapshot.events_of(child, "FailedCreate")
+    if failures:
+        text = message_of(failures[-1])
+        quota = "exceeded quota" in text
+        return Finding(
+            "quota-exceeded" if quota else UNDECIDED,
+            reference(obj),
+            f"{label} cannot create pods: {text}",
+            (Evidence(text, f"event FailedCreate of {reference(obj)}"),),
+            "kubectl describe resourcequota" if quota else f"kubectl describe {reference(obj)}",
+            affects=frozenset({reference(obj)}),
+            boundary="" if quota else "allocation",
+        )
+    if not pods:
+        return Finding(HEALTHY, reference(obj), f"{label} has no pods")
+    return Finding(HEALTHY, reference(obj), f"all {len(pods)} pods of {label} have their devices")
