@@ -197,6 +197,8 @@ class FakeApi:
         obj = copy.deepcopy(current)
         if subresource == "status":
             obj["status"] = body.get("status") or {}
+            if "annotations" in body["metadata"]:
+                obj["metadata"]["annotations"] = body["metadata"]["annotations"]
         elif subresource == "finalize":
             obj["spec"] = body["spec"]
         else:

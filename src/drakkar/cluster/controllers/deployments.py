@@ -189,10 +189,12 @@ class Deployments(Controller):
                 )
             found.append(one)
         if rollouts.revision_of(deployment) != revision:
-            patch = {"metadata": {"annotations": {rollouts.REVISION: str(revision)}}}
-            await self.client.patch(
-                DEPLOYMENTS, deployment["metadata"]["name"], patch, namespace=deployment["metadata"]["namespace"]
-            )
+            # Through the status, as Kubernetes does it: annotations written otherwise would count as a new generation.
+            metadata = deployment["metadata"]
+            annotations = {**(metadata.get("annotations") or {}), rollouts.REVISION: str(revision)}
+            fresh = self._deployments.get(*key_of(deployment)) or deployment
+            wanted = {**fresh, "metadata": {**fresh["metadata"], "annotations": annotations}}
+            await self.client.update(DEPLOYMENTS, wanted, subresource="status")
         return found
 
     # Strategies
