@@ -13,7 +13,7 @@ import msgspec
 from drakkar.cluster.apiserver import statuses
 from drakkar.cluster.apiserver.calls import BODY_LIMIT, Call
 from drakkar.cluster.apiserver.conversions import from_served
-from drakkar.cluster.apiserver.kinds import behaviour
+from drakkar.cluster.apiserver.kinds import behaviour, stored_behaviour
 from drakkar.cluster.apiserver.negotiation import CUSTOM_TYPES, JSON, OBJECT_TYPES, PROTOBUF, YAML
 from drakkar.cluster.apiserver.resources import ApiResource
 
@@ -54,7 +54,7 @@ def object_body(call: Call, row: ApiResource | None = None) -> dict[str, Any]:
     else:
         decoded = kind.shape(private({} if body is None else body), call.field_validation)
     call.warnings += decoded.warnings
-    return from_served(row, kind.default(decoded.object, now=call.timestamp))
+    return stored_behaviour(row).default(from_served(row, decoded.object), now=call.timestamp)
 
 
 def plain_body(call: Call, content_type: str = "") -> Any:

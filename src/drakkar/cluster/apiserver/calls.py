@@ -6,7 +6,7 @@ beside the parsed value so that a single object goes out without being encoded a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -39,8 +39,8 @@ class Answer:
     content_type: str = JSON
     headers: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    stream: AsyncIterator[bytes] | None = None
-    watch: AsyncIterator[dict[str, Any]] | None = None
+    stream: AsyncGenerator[bytes] | None = None
+    watch: AsyncGenerator[dict[str, Any]] | None = None
 
 
 @dataclass(slots=True)
@@ -62,6 +62,10 @@ class Call:
     representation: Representation = PLAIN
     warnings: list[str] = field(default_factory=list)
     dry_run: bool = False
+    timestamp: str = ""
+
+    def __post_init__(self) -> None:
+        self.timestamp = rfc3339(self.now)
 
     @property
     def collection(self) -> Collection:
@@ -74,10 +78,6 @@ class Call:
     @property
     def name(self) -> str:
         return self.info.name
-
-    @property
-    def timestamp(self) -> str:
-        return rfc3339(self.now)
 
     def key(self, name: str = "") -> str:
         """The store's key of an object of this kind in the namespace of the path."""

@@ -7,6 +7,7 @@ over HTTPS. What is read is the stored value itself; readers never change it. Wh
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 from drakkar.cluster.apiserver.identities import ADMIN, User
@@ -31,8 +32,9 @@ class InProcessTransport:
         answer = await self._server.respond(_lowered(request), self._user)
         if answer.watch is None:
             raise error_from(answer.status, answer.value)
-        async for event in answer.watch:
-            yield event
+        async with aclosing(answer.watch) as events:  # a reader that leaves early ends the watch at once
+            async for event in events:
+                yield event
 
     async def stream(self, request: ApiRequest) -> AsyncIterator[bytes]:
         """A body in chunks; raises `ApiError` if it is refused."""
@@ -42,8 +44,9 @@ class InProcessTransport:
         if answer.stream is None:
             yield answer.raw or b""
             return
-        async for chunk in answer.stream:
-            yield chunk
+        async with aclosing(answer.stream) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     async def close(self) -> None:
         """Nothing to release."""

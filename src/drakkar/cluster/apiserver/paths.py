@@ -34,7 +34,9 @@ class RequestInfo:
 def request_info(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
     """Read method and path. Never fails: what is no resource path is a non-resource request."""
     info = RequestInfo(path, method.lower())
-    parts = [unquote(part) for part in path.strip("/").split("/")]
+    parts = path.strip("/").split("/")
+    if "%" in path:
+        parts = [unquote(part) for part in parts]
     if parts[0] == "api" and len(parts) >= 3:
         info.version, parts = parts[1], parts[2:]
     elif parts[0] == "apis" and len(parts) >= 4:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from email.utils import formatdate
 from http import HTTPStatus
 from time import time
@@ -229,16 +230,16 @@ class Connection(asyncio.Protocol):
         head = _head(answer, f"Content-Length: {len(raw)}", keep_alive=request.keep_alive and not self.closing)
         self._write(head if request.method == "HEAD" else head + raw)
 
-    async def _send_stream(self, answer: Answer, request: Request, stream: AsyncIterator[bytes]) -> None:
+    async def _send_stream(self, answer: Answer, request: Request, stream: AsyncGenerator[bytes]) -> None:
         self._write(_head(answer, "Transfer-Encoding: chunked", keep_alive=request.keep_alive))
-        async for chunk in stream:
-            if self._transport is None or self._transport.is_closing():
-                break
-            if chunk:
-                self._write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
-            if not self._writable.is_set():
-                await self._writable.wait()
-        await stream.aclose()  # type: ignore[attr-defined]
+        async with aclosing(stream) as chunks:
+            async for chunk in chunks:
+                if self._transport is None or self._transport.is_closing():
+                    break
+                if chunk:
+                    self._write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+                if not self._writable.is_set():
+                    await self._writable.wait()
         self._write(b"0\r\n\r\n")
 
     async def _upgrade(

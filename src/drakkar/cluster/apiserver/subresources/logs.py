@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 from drakkar.cluster.apiserver import statuses
@@ -47,7 +47,7 @@ async def get(call: Call) -> Answer:
     return Answer(200, content_type="text/plain", stream=_chunks(first, chunks))
 
 
-async def _chunks(first: bytes | None, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _chunks(first: bytes | None, rest: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
     if first is None:
         return
     yield first

@@ -53,7 +53,7 @@ async def patch(call: Call) -> Answer:
     current = to_served(call.row, existing.value)
     changed = patched(call, current)
     check_name(call, changed)
-    obj = from_served(call.row, behaviour(call.row).default(changed, now=call.timestamp))
+    obj = stored_behaviour(call.row).default(from_served(call.row, changed), now=call.timestamp)
     return shown(call, await replace(call, existing, obj))
 
 
@@ -63,7 +63,7 @@ async def _apply(call: Call) -> Answer:
         raise statuses.not_found(call.row.group, call.row.plural, call.name)
     obj, warnings = apply_configuration(call, existing)
     call.warnings += warnings
-    obj = from_served(call.row, behaviour(call.row).default(obj, now=call.timestamp))
+    obj = stored_behaviour(call.row).default(from_served(call.row, obj), now=call.timestamp)
     if existing is None:
         obj.setdefault("metadata", {})["name"] = call.name
         stored = await create_object(call, obj, managed=False)

@@ -8,7 +8,8 @@ an object in or out of it into ADDED and DELETED. Bookmarks come every minute an
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from typing import Any, Final, NamedTuple
 
 from drakkar.cluster.apiserver import answers, statuses
@@ -129,26 +130,28 @@ class _Stream:
         self._bookmarks = bookmarks
         self._columns_sent = False
 
-    async def lines(self) -> AsyncIterator[bytes]:
+    async def lines(self) -> AsyncGenerator[bytes]:
         """Chunks of one or more JSON lines. The first, perhaps empty, chunk comes at once: headers go out with it."""
         yield b""
         form = self._call.representation
         plain = not form.convert and self._call.row.stored_as is None and form.media_type == JSON
-        async for events in self._batches():
-            if plain:
-                yield b"".join([self._plain_line(event) for event in events])
-            else:
-                shown = [{"type": event.type, "object": self._shown(event)} for event in events]
-                shown = [one for one in shown if one["object"] is not None]
-                yield b"".join([answers.encode(one, JSON) + b"\n" for one in shown])
+        async with aclosing(self._batches()) as batches:
+            async for events in batches:
+                if plain:
+                    yield b"".join([self._plain_line(event) for event in events])
+                else:
+                    shown = [{"type": event.type, "object": self._shown(event)} for event in events]
+                    shown = [one for one in shown if one["object"] is not None]
+                    yield b"".join([answers.encode(one, JSON) + b"\n" for one in shown])
 
-    async def values(self) -> AsyncIterator[dict[str, Any]]:
+    async def values(self) -> AsyncGenerator[dict[str, Any]]:
         """Events for a client inside the process; their objects are the stored ones."""
-        async for events in self._batches():
-            for event in events:
-                shown = self._shown(event)
-                if shown is not None:
-                    yield {"type": event.type, "object": shown}
+        async with aclosing(self._batches()) as batches:
+            async for events in batches:
+                for event in events:
+                    shown = self._shown(event)
+                    if shown is not None:
+                        yield {"type": event.type, "object": shown}
 
     def _plain_line(self, event: Event) -> bytes:
         if event.change is not None:
@@ -181,7 +184,7 @@ class _Stream:
             else answers.table(self._call, [], obj["metadata"], rows_only=self._columns_sent)
         )
 
-    async def _batches(self) -> AsyncIterator[list[Event]]:
+    async def _batches(self) -> AsyncGenerator[list[Event]]:
         watcher, collection = self._watcher, self._call.collection
         now = self._call.server.loop_time
         started = now()
