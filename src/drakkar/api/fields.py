@@ -133,7 +133,7 @@ def invalid_status(group: str, kind: str, name: str, errors: Sequence[FieldError
         "name": name,
         "group": group,
         "kind": kind,
-        "causes": [error.cause() for error in errors],
+        "causes": list({(error.field, error.body): error.cause() for error in errors}.values()),
     }
     return {
         "kind": "Status",

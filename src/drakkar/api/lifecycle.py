@@ -37,7 +37,7 @@ def prepare_update(obj: Json, old: Json, subresource: str = "") -> Json:
     kind = obj["kind"]
     if subresource == "status":
         obj = {**obj, "spec": old.get("spec"), "metadata": _status_metadata(obj, old)}
-        return _without_lost_devices(obj, old) if kind == "ResourceClaim" else obj
+        return _without_lost_devices(_without_skipping(obj, old), old) if kind == "ResourceClaim" else obj
     if kind in _WITH_STATUS:
         obj = {name: value for name, value in obj.items() if name != "status"}
         if "status" in old:
@@ -71,6 +71,20 @@ def _status_metadata(obj: Json, old: Json) -> Json:
         else:
             meta.pop(name, None)
     return meta
+
+
+def _without_skipping(claim: Json, old: Json) -> Json:
+    """Optional node operations are off: results say nothing about them unless stored ones do."""
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    results = (allocation.get("devices") or {}).get("results") or []
+    former = ((old.get("status") or {}).get("allocation") or {}).get("devices") or {}
+    before = former.get("results") or ()
+    name = "skipNodeOperations"
+    if not any(name in result for result in results) or any(name in result for result in before):
+        return claim
+    kept = [{key: value for key, value in result.items() if key != name} for result in results]
+    devices = {**allocation["devices"], "results": kept}
+    return {**claim, "status": {**claim["status"], "allocation": {**allocation, "devices": devices}}}
 
 
 def _without_lost_devices(claim: Json, old: Json) -> Json:

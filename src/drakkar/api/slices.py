@@ -130,7 +130,7 @@ def _check_nodes(spec: Json, path: str) -> Found:
         terms = selector.get("nodeSelectorTerms") or []
         if len(terms) != 1:
             place = f"{path}.nodeSelector.nodeSelectorTerms"
-            found.append(invalid(place, terms, "must have exactly one node selector term"))
+            found.append(invalid(place, selector.get("nodeSelectorTerms"), "must have exactly one node selector term"))
     for name in ("allNodes", "perDeviceNodeSelection"):
         if spec.get(name):
             given.append(f"`{name}`")

@@ -221,9 +221,13 @@ def _create_job(job: Json) -> Json:
         "batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": name, "controller-uid": uid,
         "job-name": name, **(template_meta.get("labels") or {}),
     }  # fmt: skip
-    match = {**(selector.get("matchLabels") or {}), "batch.kubernetes.io/controller-uid": uid}
+    match = {"batch.kubernetes.io/controller-uid": uid, **(selector.get("matchLabels") or {})}
+    meta = _meta(job)
+    if meta.get("labels") is not None and meta["labels"] is template_meta.get("labels"):
+        meta = {**meta, "labels": labels}  # labels that were defaulted from the template share its later ones, too
     return {
         **job,
+        "metadata": meta,
         "spec": {
             **spec,
             "selector": {**selector, "matchLabels": match},

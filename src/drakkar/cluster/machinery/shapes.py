@@ -87,13 +87,17 @@ def _struct(value: dict[str, Any], struct: Struct, path: Path, findings: Finding
             if drop == "zero":
                 if item == kind.struct.zero:
                     continue
-            elif not item:
+            elif not item and not (item == [] and key in _KEPT_EMPTY):
                 continue
         result[key] = item
     for name, absent in struct.always:
         if name not in result:
             result[name] = absent
     return result
+
+
+# Lists that validation tells apart when empty and when absent; none of them is stored empty.
+_KEPT_EMPTY: Final = frozenset(("nodeSelectorTerms",))
 
 
 def _value(item: Any, kind: Type, path: Path, struct: Struct, findings: Findings) -> Any:

@@ -27,13 +27,14 @@ class Manager(NamedTuple):
     version: str
     subresource: str = ""
 
-    def shown(self, time: str = "") -> str:
+    @property
+    def shown(self) -> str:
         """The manager as conflict messages name it."""
         text = f'"{self.name}"'
         if self.subresource:
             text += f' with subresource "{self.subresource}"'
         if self.operation == UPDATE:
-            text += f" using {self.version}" + (f" at {time}" if time else "")
+            text += f" using {self.version}"
         return text
 
 

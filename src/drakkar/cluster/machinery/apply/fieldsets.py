@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["difference", "entries", "insert", "intersection", "path_text", "union", "with_parents"]
+__all__ = ["all_paths", "difference", "insert", "intersection", "path_text", "union", "with_parents"]
 
 FieldSet = dict[str, Any]
 Path = tuple[str, ...]
@@ -95,7 +95,7 @@ def insert(target: FieldSet, path: Path) -> None:
         last = depth == len(path) - 1
         node = target.get(element)
         if node is None:
-            node = target[element] = {} if last else {}
+            node = target[element] = {}
             if last:
                 return
         elif last:
@@ -107,14 +107,14 @@ def insert(target: FieldSet, path: Path) -> None:
         target = node
 
 
-def entries(fields: FieldSet, prefix: Path = ()) -> Iterator[Path]:
+def all_paths(fields: FieldSet, prefix: Path = ()) -> Iterator[Path]:
     """All paths in upstream's order: at each level first the members, then what lies below, fields before keys."""
     names = sorted((name for name in fields if name != SELF), key=_order)
     for name in names:
         if is_member(fields[name]):
             yield (*prefix, name)
     for name in names:
-        yield from entries(fields[name], (*prefix, name))
+        yield from all_paths(fields[name], (*prefix, name))
 
 
 _KINDS: Final = {"f": 0, "k": 1, "v": 2, "i": 3}

@@ -15,6 +15,7 @@ from drakkar.cluster.machinery.apply.entries import APPLY, UPDATE, Manager, Mana
 from drakkar.cluster.machinery.apply.fieldsets import (
     FieldSet,
     Path,
+    all_paths,
     difference,
     intersection,
     path_text,
@@ -23,6 +24,7 @@ from drakkar.cluster.machinery.apply.fieldsets import (
 )
 from drakkar.cluster.machinery.patching.errors import PatchError
 from drakkar.cluster.machinery.schemas import Struct
+from drakkar.cluster.machinery.shapes import Findings, ShapeError, shape
 
 __all__ = ["ApplyConflict", "Typed", "apply", "same_but_for_times", "update_managed_fields"]
 
@@ -64,7 +66,7 @@ class Typed(Protocol):
 class ApplyConflict(ValueError):
     """Other managers own fields that an apply without force wants to change."""
 
-    def __init__(self, conflicts: list[tuple[Manager, str, Path]]) -> None:
+    def __init__(self, conflicts: list[tuple[Manager, Path]]) -> None:
         self.conflicts = conflicts
         self.message = _conflict_text(conflicts)
         super().__init__(self.message)
@@ -74,10 +76,10 @@ class ApplyConflict(ValueError):
         causes = [
             {
                 "reason": "FieldManagerConflict",
-                "message": f"conflict with {manager.shown(time)}",
+                "message": f"conflict with {manager.shown}",
                 "field": path_text(path),
             }
-            for manager, time, path in self.conflicts
+            for manager, path in self.conflicts
         ]
         return {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message,
@@ -85,13 +87,13 @@ class ApplyConflict(ValueError):
         }  # fmt: skip
 
 
-def _conflict_text(conflicts: list[tuple[Manager, str, Path]]) -> str:
+def _conflict_text(conflicts: list[tuple[Manager, Path]]) -> str:
     if len(conflicts) == 1:
-        manager, time, path = conflicts[0]
-        return f"Apply failed with 1 conflict: conflict with {manager.shown(time)}: {path_text(path)}"
+        manager, path = conflicts[0]
+        return f"Apply failed with 1 conflict: conflict with {manager.shown}: {path_text(path)}"
     by_manager: dict[str, list[Path]] = {}
-    for manager, time, path in sorted(conflicts, key=lambda conflict: conflict[0]):
-        by_manager.setdefault(manager.shown(time), []).append(path)
+    for manager, path in sorted(conflicts, key=lambda conflict: conflict[0]):
+        by_manager.setdefault(manager.shown, []).append(path)
     lines: list[str] = []
     for shown, paths in by_manager.items():
         lines.append(f"conflicts with {shown}:")
@@ -168,15 +170,25 @@ def apply(
     if wrong:
         place = f"{_meta(patch).get('namespace') or ''}/{_meta(patch).get('name') or ''}"
         listed = wrong[0] if len(wrong) == 1 else "\n  ".join(["errors:", *wrong])
-        named = f"{group}/{version}" if group else f"/{version}"
-        named = named.removeprefix("/")
-        raise PatchError(f"failed to create typed patch object ({place}; {named}, Kind={kind.kind}): {listed}")
+        named = f"{group}/{version}, Kind={kind.kind}"
+        raise PatchError(f"failed to create typed patch object ({place}; {named}): {listed}")
     transaction = _Apply(live, patch, kind, Manager(manager, APPLY, kind.group_version, subresource), now)
     try:
         merged = transaction.run(force=force)
     except ApplyConflict as conflict:
         merged = transaction.retry_for_kubectl(conflict)
     return _refresh_last_applied(merged, patch, manager)
+
+
+def _shaped(obj: Json, kind: Typed) -> Json:
+    """The merged object in the shape of its type, as decoding a body would give it."""
+    if kind.schema is None:
+        return obj
+    try:
+        typed = shape(obj, kind.schema, Findings())
+    except ShapeError as error:
+        raise PatchError.invalid(msgspec.json.encode(obj).decode(), str(error)) from None
+    return {**typed, "kind": kind.kind, "apiVersion": kind.group_version}
 
 
 class _Apply:
@@ -191,7 +203,7 @@ class _Apply:
         reset = _reset(self.kind, self.me.subresource)
         merged = trees.merge(self.tree, self.base, self.patch)
         managers.fields[self.me] = difference(trees.field_set(self.tree, self.patch), reset)
-        merged = self.prune(merged, managers, last)
+        merged = _shaped(self.prune(merged, managers, last), self.kind)
         comparison = trees.compare(self.tree, self.base, merged)
         changed, removed = difference(comparison.changed(), reset), difference(comparison.removed, reset)
         self.settle(managers, changed, removed, force=force)
@@ -232,14 +244,13 @@ class _Apply:
 
     def settle(self, managers: Managers, changed: FieldSet, removed: FieldSet, *, force: bool) -> None:
         """Take changed and removed fields from other managers; without force changed ones are conflicts."""
-        conflicts: list[tuple[Manager, str, Path]] = []
+        conflicts: list[tuple[Manager, Path]] = []
         for other in sorted(managers.fields):
             if other == self.me:
                 continue
             shared = intersection(managers.fields[other], changed)
             if shared and not force:
-                time = managers.times.get(other, "")
-                conflicts += [(other, time, path) for path in _paths(shared)]
+                conflicts += [(other, path) for path in _paths(shared)]
         if conflicts:
             raise ApplyConflict(conflicts)
         for other in list(managers.fields):
@@ -258,7 +269,7 @@ class _Apply:
         allowed = self.last_applied_fields()
         if allowed is None:
             raise conflict
-        remaining = [entry for entry in conflict.conflicts if entry[2] not in allowed]
+        remaining = [entry for entry in conflict.conflicts if entry[1] not in allowed]
         if remaining:
             raise ApplyConflict(remaining)
         return self.run(force=True)
@@ -280,14 +291,7 @@ class _Apply:
 
 
 def _paths(fields: FieldSet) -> list[Path]:
-    return list(entries_of(fields))
-
-
-def entries_of(fields: FieldSet) -> list[Path]:
-    """The paths of a set in upstream's order."""
-    from drakkar.cluster.machinery.apply.fieldsets import entries as listed
-
-    return list(listed(fields))
+    return list(all_paths(fields))
 
 
 def _wrong_kind(patch: Json) -> str:

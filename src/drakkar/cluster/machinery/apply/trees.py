@@ -82,8 +82,6 @@ def _of_type(kind: Type) -> Node:
         return _of_struct(kind.struct)
     if kind.code == "K":
         return Node(ENTRIES, kind.item)
-    if kind.code in "RJF":
-        return _DEDUCED
     leaf = Node(LEAF)
     leaf.scalar = kind.code
     return leaf
@@ -102,13 +100,20 @@ def _of_field(field: Field) -> Node:
         node = Node(ITEMS, kind.item)
         node.keys = field.keys
         fields = kind.item.struct.fields
-        node.defaults = {key: fields[key].default for key in field.keys if fields[key].default is not None}
+        node.defaults = {key: value for key in field.keys if (value := _default(fields[key])) is not None}
         return node
     if field.list_type == SET:
         return Node(VALUES, kind.item)
     node = Node(LEAF)
     node.scalar = "L"
     return node
+
+
+def _default(field: Field) -> Any:
+    """What an absent key of a list item counts as: the declared default, else the zero value where Go writes one."""
+    if field.default is not None or field.omitempty or field.pointer:
+        return field.default
+    return field.type.zero()
 
 
 def _encode(value: Any) -> str:
@@ -127,14 +132,17 @@ def _element(node: Node, item: Any) -> str:
         raise ValueError("associative list with keys may not have non-map elements")
     keys = {}
     for name in sorted(node.keys):
-        if item.get(name) is not None:
-            keys[name] = item[name]
-        elif name in node.defaults:
-            keys[name] = node.defaults[name]
-        else:
-            raise ValueError(
-                f'associative list with keys has an element that omits key field "{name}" (and doesn\'t have default value)'
-            )
+        value = item.get(name)
+        if value is None:
+            value = node.defaults.get(name)
+        if value is not None:  # an optional key that is absent makes another item than one that is there
+            keys[name] = value
+    if not keys:
+        listed = " ".join(f'"{name}"' for name in node.keys)
+        raise ValueError(
+            f"associative list with keys has an element that omits all key fields [{listed}]"
+            " (and doesn't have default values for any key fields)"
+        )
     return f"k:{_encode(keys)}"
 
 

@@ -78,7 +78,7 @@ def table(
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": dict(list_metadata or {}),
-        "columnDefinitions": [] if watch_rows_only else columns(resource.kind, own_columns),
+        "columnDefinitions": None if watch_rows_only else columns(resource.kind, own_columns),
         "rows": rows,
     }
 

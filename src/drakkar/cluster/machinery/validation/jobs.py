@@ -21,6 +21,10 @@ _COUNTS: Final = (
 _MODES: Final = ("NonIndexed", "Indexed")
 
 
+def _new_job(obj: Json) -> Found:
+    return _check_generated(obj) + _job(obj)
+
+
 def _job(obj: Json) -> Found:
     spec = obj.get("spec") or {}
     found = _check_spec(spec, "spec")
@@ -33,6 +37,29 @@ def _job(obj: Json) -> Found:
     if not values.selector_matches(selector, labels):
         detail = "`selector` does not match template `labels`"
         found.append(invalid("spec.template.metadata.labels", labels, detail))
+    return found
+
+
+def _check_generated(obj: Json) -> Found:
+    """Without manualSelector, selector and labels must be those that the server made from UID and name."""
+    spec, meta = obj.get("spec") or {}, obj.get("metadata") or {}
+    if spec.get("manualSelector") or spec.get("selector") is None:
+        return []
+    uid, name = meta.get("uid") or "", meta.get("name") or ""
+    expected = {
+        "controller-uid": uid, "job-name": name, "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": name,
+    }  # fmt: skip
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    found: Found = [] if uid else [required("metadata.uid")]
+    for key, value in expected.items():
+        place = f"spec.template.metadata.labels[{key}]"
+        if key not in labels:
+            found.append(required(place, f"must be '{value}'"))
+        elif labels[key] != value:
+            found.append(invalid(place, labels, f"must be '{value}'"))
+    if not values.selector_matches(spec["selector"], expected):
+        found.append(invalid("spec.selector", spec["selector"], "`selector` not auto-generated"))
     return found
 
 
@@ -79,11 +106,37 @@ def _job_update(new: Json, old: Json) -> Found:
     if not elastic:
         found += metadata.check_immutable(spec.get("completions"), before.get("completions"), "spec.completions")
     found += metadata.check_immutable(spec.get("selector"), before.get("selector"), "spec.selector")
-    if not before.get("suspend"):
-        found += metadata.check_immutable(spec.get("template"), before.get("template"), "spec.template")
+    found += _check_template_update(spec.get("template") or {}, before.get("template") or {}, old)
     for name in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"):
         found += metadata.check_immutable(spec.get(name), before.get(name), f"spec.{name}")
     return found
+
+
+_DIRECTIVES: Final = ("nodeSelector", "tolerations", "schedulingGates", "affinity")
+
+
+def _check_template_update(template: Json, former: Json, old: Json) -> Found:
+    """Templates are immutable; those of suspended jobs may change where their pods run and what they ask for."""
+    before, status = old.get("spec") or {}, old.get("status") or {}
+    if not before.get("suspend"):
+        return metadata.check_immutable(template, former, "spec.template")
+    halted = not status.get("startTime") or any(
+        condition.get("type") == "Suspended" and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
+    )
+    if not halted or status.get("active"):
+        return metadata.check_immutable(template, former, "spec.template")
+    spec, allowed = template.get("spec") or {}, dict(former.get("spec") or {})
+    for name in _DIRECTIVES:
+        allowed[name] = spec.get(name)
+    for name in ("containers", "initContainers"):
+        if len(spec.get(name) or ()) == len(allowed.get(name) or ()):
+            allowed[name] = [
+                {**mine, "resources": theirs.get("resources")} if mine.get("name") == theirs.get("name") else mine
+                for mine, theirs in zip(allowed.get(name) or (), spec.get(name) or (), strict=True)
+            ]
+    allowed = {name: value for name, value in allowed.items() if value is not None and value != []}
+    return metadata.check_immutable(spec, allowed, "spec.template.spec")
 
 
 def _cron_job(obj: Json) -> Found:
@@ -111,7 +164,10 @@ def _check_cron(spec: Json) -> Found:
     policy = spec.get("concurrencyPolicy")
     if policy not in ("Allow", "Forbid", "Replace"):
         found.append(not_supported("spec.concurrencyPolicy", policy, ("Allow", "Forbid", "Replace")))
-    found += _check_spec((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
+    job = (spec.get("jobTemplate") or {}).get("spec") or {}
+    found += _check_spec(job, "spec.jobTemplate.spec")
+    if job.get("selector") is not None:
+        found.append(invalid("spec.jobTemplate.spec.selector", job["selector"], "`selector` will be auto-generated"))
     for name in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
         found += values.check_non_negative(spec, name, "spec")
     return found
@@ -131,7 +187,7 @@ def _check_zone(zone: str | None) -> Found:
     return []
 
 
-CREATE: Final[dict[str, Callable[[Json], Found]]] = {"CronJob": _cron_job, "Job": _job}
+CREATE: Final[dict[str, Callable[[Json], Found]]] = {"CronJob": _cron_job, "Job": _new_job}
 UPDATE: Final[dict[tuple[str, str], Callable[[Json, Json], Found]]] = {
     ("CronJob", ""): lambda new, _: _check_cron(new.get("spec") or {}),
     ("Job", ""): _job_update,

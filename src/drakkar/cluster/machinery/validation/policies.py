@@ -34,7 +34,7 @@ def _role(obj: Json) -> Found:
     for index, rule in enumerate(obj.get("rules") or ()):
         path = f"rules[{index}]"
         if not rule.get("verbs"):
-            found.append(required(f"{path}.verbs", "verbs must contain at least one value"))
+            found.append(required(f"{path}.verbs"))
         if rule.get("nonResourceURLs"):
             if namespaced:
                 detail = "namespaced rules cannot apply to non-resource URLs"
@@ -88,7 +88,7 @@ def _check_subject(subject: Json, path: str, *, namespaced: bool) -> Found:
 def _binding_update(new: Json, old: Json) -> Found:
     found = _binding(new)
     if new.get("roleRef") != old.get("roleRef"):
-        found.append(invalid("roleRef", new.get("roleRef"), "cannot change roleRef"))
+        found.append(invalid("roleRef", new.get("roleRef"), "field is immutable"))
     return found
 
 

@@ -20,7 +20,7 @@ def check_selected_template(spec: Json, path: str, kind: str) -> Found:
     selector, template = spec.get("selector"), spec.get("template") or {}
     labels = (template.get("metadata") or {}).get("labels") or {}
     found: Found = []
-    if selector and not values.selector_matches(selector, labels):
+    if selector is None or not values.selector_matches(selector, labels):
         detail = "`selector` does not match template `labels`"
         found.append(invalid(f"{path}.metadata.labels", labels, detail))
     found += pods.check_template(template, path)
