@@ -251,6 +251,8 @@ def _merge(current: Any, patch: Any, strategic: bool, field: str = "") -> Any:
     if isinstance(patch, dict) and isinstance(current, dict):
         result = dict(current)
         for key, value in patch.items():
+            if key.startswith("$setElementOrder/"):
+                continue
             if value is None:
                 result.pop(key, None)
             else:

@@ -48,3 +48,11 @@ def put(
 
 def drop(conditions: Iterable[Condition], type: str) -> list[Condition]:
     return [one for one in conditions if one.get("type") != type]
+
+
+def as_patch(present: Iterable[Condition], changed: Iterable[Condition]) -> dict[str, Any]:
+    """A strategic merge patch of the status field `conditions` that leaves new entries at the end."""
+    wanted = list(changed)
+    order = [one["type"] for one in present]
+    order += [one["type"] for one in wanted if one["type"] not in order]
+    return {"$setElementOrder/conditions": [{"type": type} for type in order], "conditions": wanted}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from drakkar.cluster.controllers.conditions import as_patch
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.client import Client
 from drakkar.kube.clock import Clock, rfc3339
@@ -28,7 +29,8 @@ async def mark_disrupted(
         "reason": reason,
         "message": message,
     }
-    status: Object = {"conditions": [condition]} | ({"phase": phase} if phase else {})
+    present = (pod.get("status") or {}).get("conditions") or ()
+    status = as_patch(present, [condition]) | ({"phase": phase} if phase else {})
     patch = {"metadata": {"uid": metadata["uid"]}, "status": status}
     await client.patch(
         PODS, metadata["name"], patch, kind="strategic", namespace=metadata["namespace"], subresource="status"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from drakkar.cluster.controllers import pods
+from drakkar.cluster.controllers import conditions, pods
 from drakkar.cluster.controllers.controller import Context, Controller, Key, Object
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.clock import rfc3339
@@ -136,9 +136,8 @@ class NodeLifecycle(Controller):
         if not changed:
             return node
         name = node["metadata"]["name"]
-        written = await self.client.patch(
-            NODES, name, {"status": {"conditions": changed}}, kind="strategic", subresource="status"
-        )
+        patch = {"status": conditions.as_patch(status.get("conditions") or (), changed)}
+        written = await self.client.patch(NODES, name, patch, kind="strategic", subresource="status")
         if any(one["type"] == "Ready" for one in changed) and (known.get("Ready") or {}).get("status") == "True":
             text = f"Node {name} status is now: NodeNotReady"
             self._recorder.record({**node, "apiVersion": "v1", "kind": "Node"}, "Normal", "NodeNotReady", text)

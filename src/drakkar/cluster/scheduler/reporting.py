@@ -85,7 +85,11 @@ class Reporter:
         }
         if _condition(pod)[0] != "False":
             condition["lastTransitionTime"] = rfc3339(self._clock.now())
-        patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+        # New entries go to the end, as from Kubernetes' own patches.
+        order = [one["type"] for one in (pod.pod.get("status") or {}).get("conditions") or ()]
+        order += [] if "PodScheduled" in order else ["PodScheduled"]
+        status = {"$setElementOrder/conditions": [{"type": one} for one in order], "conditions": [condition]}
+        patch = {"metadata": {"uid": pod.uid}, "status": status}
         await self._client.patch(PODS, pod.name, patch, kind="strategic", namespace=pod.namespace, subresource="status")
 
     def _start(self, work: Any) -> None:
