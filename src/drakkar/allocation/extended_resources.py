@@ -25,7 +25,7 @@ class Mapped(NamedTuple):
     resource: str
     request: str
     class_name: str
-    count: int
+    devices: int
 
 
 def class_for(resource: str, classes: Iterable[Mapping[str, Any]]) -> str | None:
@@ -76,7 +76,7 @@ def claim_spec(mapped: Iterable[Mapped]) -> Json:
                     "exactly": {
                         "deviceClassName": item.class_name,
                         "allocationMode": "ExactCount",
-                        "count": item.count,
+                        "count": item.devices,
                     },
                 }
                 for item in mapped

@@ -55,7 +55,7 @@ def _term_matches(term: Mapping[str, Any], labels: Mapping[str, str], name: str)
 
 
 def _expression_matches(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    operator, values = requirement.get("operator"), requirement.get("values") or ()
+    operator, values = requirement.get("operator"), requirement.get("values") or []
     actual = labels.get(requirement.get("key", ""))
     if operator == "In":
         return actual is not None and actual in values
@@ -74,7 +74,7 @@ def _expression_matches(requirement: Mapping[str, Any], labels: Mapping[str, str
 
 def _field_matches(requirement: Mapping[str, Any], name: str) -> bool:
     actual = name if requirement.get("key") == "metadata.name" else ""
-    return (actual == requirement["values"][0]) == (requirement.get("operator") == "In")
+    return bool(actual == requirement["values"][0]) == (requirement.get("operator") == "In")
 
 
 def _expression_problems(requirement: Mapping[str, Any], path: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Which parts of a device a selector reads, so that devices which agree in those parts share its answer.
 
-`device.attributes["d"].x`, in every spelling with constant domain and name, reads one value; `device.driver` another. As
-soon as an expression uses a device in any other way (a macro over its domains, a computed name) it reads everything.
+`device.attributes["d"].x`, in every spelling with constant domain and name, reads one value; `device.driver` another.
+As soon as an expression uses a device in any other way (a macro over its domains, a computed name) it reads everything.
 Cost and errors of such expressions depend on nothing but the values read, too.
 """
 
@@ -28,7 +28,7 @@ _LENGTH: Final = 4  # device, field, domain, name
 
 
 class Read(NamedTuple):
-    """One value of a device: (field, domain, name), the latter two empty for `driver` and `allowMultipleAllocations`."""
+    """One value of a device; domain and name are empty for `driver` and `allowMultipleAllocations`."""
 
     field: str
     domain: str

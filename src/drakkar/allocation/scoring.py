@@ -17,7 +17,7 @@ WEIGHT: Final = 2  # of this score among a scheduler's others
 
 
 def score(allocation: Allocation) -> int:
-    """The raw score of one node's allocation; claims that were allocated before are not part of it and score nothing."""
+    """The raw score of one node's allocation; claims that were allocated before are not part of it."""
     return sum(MAX_ALTERNATIVES - number for claim in allocation.alternatives for number in claim if number is not None)
 
 

@@ -192,7 +192,7 @@ def _fit(
         if not features.device_binding_and_status and raw.get("bindingConditions"):
             continue
         failure = _first_failure(device, chain, deadline)
-        if failure is False:
+        if isinstance(failure, bool):
             continue
         if failure is None and features.consumable_capacity:
             amounts = amounts_of(device, ask, features)

@@ -128,6 +128,18 @@ class ClusterState:
         """The claims that hold a device now, shares included, admin access not."""
         return self.usage.holders(DeviceKey(driver, pool, device))
 
+    def copy(self) -> ClusterState:
+        """An independent state with the same content, for "what if"; objects are shared, being never changed."""
+        other = ClusterState()
+        other._rules = dict(self._rules)
+        for obj in self._objects.values():
+            other.upsert_slice(obj)
+        other.classes = dict(self.classes)
+        other._observed, other._assumed = dict(self._observed), dict(self._assumed)
+        for key in {**self._observed, **self._assumed}:
+            other._claim_changed(key)
+        return other
+
     def slices(self) -> Iterator[SliceRecord]:
         """All slices in the order in which they came."""
         return iter(self._slices.values())
