@@ -92,8 +92,28 @@ def _of_funnel(
     if not funnel.selected and funnel.unmatched:
         yield _matches_nothing(situation, pod, use, funnel)
     if not funnel.selected and not funnel.unmatched and not funnel.errors and not funnel.invalid:
-        return  # no device of the class at all: a matter of inventory
+        yield _none_of_class(situation, pod, use, funnel)
     yield from _selected_but_not_available(situation, pod, use, funnel, refusals)
+
+
+def _none_of_class(situation: Situation, pod: Object, use: ClaimUse, funnel: Funnel) -> Finding:
+    name = funnel.request.class_name
+    device_class = situation.snapshot.get("DeviceClass", name) or {}
+    texts = [
+        (selector.get("cel") or {}).get("expression", "")
+        for selector in (device_class.get("spec") or {}).get("selectors") or ()
+    ]
+    drivers = Counter(published.key.driver for published in situation.devices)
+    return _finding(
+        situation, pod, "selector-matches-nothing",
+        f"no published device is of class {name}, which claim {_label(use)} asks for",
+        [
+            *(Evidence(text, f"DeviceClass/{name} spec.selectors") for text in texts),
+            Evidence(f"published devices: {_spread(drivers) if drivers else 'none'}"),
+            *_scheduling(situation, pod),
+        ],
+        f"is the driver that class {name} is made for running? kubectl get resourceslices",
+    )  # fmt: skip
 
 
 def _matches_nothing(situation: Situation, pod: Object, use: ClaimUse, funnel: Funnel) -> Finding:

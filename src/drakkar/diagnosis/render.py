@@ -19,7 +19,9 @@ def text(verdict: Verdict, *, width: int = WIDTH) -> str:
     """The verdict for people: the sentence first, then what to do, then the evidence and each boundary."""
     lines = [*_wrapped(verdict.sentence, width), ""]
     if not verdict.healthy:
-        lines += [f"boundary   {verdict.boundary}", f"cause      {verdict.cause}: {cause_of(verdict.cause).meaning}"]
+        meaning = f"{verdict.cause}: {cause_of(verdict.cause).meaning}"
+        lines.append(f"boundary   {verdict.boundary}")
+        lines += _wrapped(meaning, width, first="cause      ", rest="           ")
     lines += [f"subject    {verdict.subject}", f"confidence {verdict.confidence}"]
     if verdict.next_step:
         lines += _wrapped(verdict.next_step, width, first="next step  ", rest="           ")

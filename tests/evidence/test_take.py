@@ -1,0 +1,67 @@
+"""A snapshot of a running cluster: everything readable, a note for everything else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from drakkar.evidence.snapshot import LogKey
+from drakkar.evidence.take import take
+from drakkar.kube.client import Client
+from drakkar.kube.transport import ApiRequest, ApiResponse
+
+
+class FakeServer:
+    """Lists by path; anything else is forbidden."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self.answers = answers
+
+    async def send(self, request: ApiRequest) -> ApiResponse:
+        if request.path in self.answers:
+            return ApiResponse(200, {}, self.answers[request.path])
+        status = {
+            "kind": "Status",
+            "status": "Failure",
+            "reason": "Forbidden",
+            "message": f"{request.path} is forbidden",
+        }
+        return ApiResponse(403, {}, status)
+
+    def watch(self, request: ApiRequest) -> AsyncIterator[dict[str, Any]]:
+        raise NotImplementedError
+
+    def stream(self, request: ApiRequest) -> AsyncIterator[bytes]:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        pass
+
+
+def test_lists_become_objects_with_their_kind_and_refusals_become_notes() -> None:
+    pod = {"metadata": {"name": "p", "namespace": "ml", "uid": "u"}, "spec": {"containers": [{"name": "main"}]}}
+    event = {"metadata": {"name": "e"}, "involvedObject": {"uid": "u"}, "reason": "Failed", "message": "no"}
+    server = FakeServer(
+        {
+            "/api/v1/pods": {"items": [pod], "metadata": {}},
+            "/api/v1/events": {"items": [event], "metadata": {}},
+            "/api/v1/namespaces/ml/pods/p/log": "GPU 0\n",
+            "/version": {"gitVersion": "v1.37.2"},
+        }
+    )
+    snapshot = asyncio.run(take(Client(server), logs_of=[("ml", "p"), ("ml", "missing")]))
+    found = snapshot.get("Pod", "p", "ml")
+    assert found is not None
+    assert (found["kind"], found["apiVersion"]) == ("Pod", "v1")
+    assert "kind" not in pod, "what a client gives is never changed"
+    assert [e["message"] for e in snapshot.events_of(found)] == ["no"]
+    assert snapshot.logs == {LogKey("ml", "p", "main"): "GPU 0\n"}
+    assert snapshot.kubernetes_version == "1.37.2"
+    assert any("resourceslices" in text and "forbidden" in text for text in snapshot.unread)
+
+
+def test_a_server_without_anything_gives_an_empty_snapshot() -> None:
+    snapshot = asyncio.run(take(Client(FakeServer({}))))
+    assert snapshot.objects == ()
+    assert len(snapshot.unread) > 10
