@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from drakkar.cluster.apiserver import statuses
 from drakkar.cluster.apiserver.calls import Answer, Call
 from drakkar.cluster.apiserver.conversions import to_served
 from drakkar.cluster.apiserver.negotiation import JSON, PROTOBUF, YAML
@@ -38,7 +39,9 @@ def encode(value: Any, media_type: str) -> bytes:
 def one(call: Call, stored: StoredObject, status: int = 200) -> Answer:
     """A stored object."""
     form = call.representation
-    if form.convert or call.row.stored_as is not None or form.media_type != JSON:
+    if form.convert:
+        return value(call, stored.value, status)
+    if call.row.stored_as is not None or form.media_type != JSON:
         return value(call, to_served(call.row, stored.value), status)
     return Answer(status, stored.value, stored.raw, warnings=call.warnings)
 
@@ -64,8 +67,7 @@ def many(call: Call, found: Sequence[StoredObject], metadata: dict[str, Any]) ->
     """A list, its items without kind and apiVersion as Kubernetes' typed lists have them."""
     form, row = call.representation, call.row
     if form.convert == "Table":
-        served = [to_served(row, stored.value) for stored in found]
-        return _list_answer(call, table(call, served, metadata))
+        return _list_answer(call, table(call, [stored.value for stored in found], metadata))
     if form.convert:
         items = [metadata_only(stored.value, form.version) for stored in found]
         shown = {
@@ -114,22 +116,29 @@ def list_text(row: ApiResource, found: Sequence[StoredObject], metadata: dict[st
 def table(
     call: Call, served: Sequence[dict[str, Any]], metadata: dict[str, Any], *, rows_only: bool = False
 ) -> dict[str, Any]:
-    """The objects as a `meta.k8s.io` Table."""
+    """The objects (as they are stored: columns are printed from that form) as a `meta.k8s.io` Table."""
     from drakkar.cluster.machinery import tables
 
+    include = call.query.get("includeObject", "") or "Metadata"
+    if include not in ("Metadata", "Object", "None"):
+        text = f"includeObject: Invalid value: \"{include}\": must be 'Metadata', 'Object', 'None', or empty"
+        raise statuses.bad_request(f"Unable to convert to Table as requested: {text}")
+    row = call.row
+    if row.stored_as is not None:
+        row = call.server.registry.get(*row.stored_as, row.plural) or row
     made: dict[str, Any] = tables.table(
-        call.row,
+        row,
         served,
         now=call.server.clock.now(),
-        include=call.query.get("includeObject", "") or "Metadata",
+        include=include,
         list_metadata=metadata,
         watch_rows_only=rows_only,
     )
     version = call.representation.version
     if version != "v1":
         made["apiVersion"] = f"meta.k8s.io/{version}"
-        for row in made["rows"]:
-            shown = row.get("object")
+        for one_row in made["rows"]:
+            shown = one_row.get("object")
             if shown and shown.get("kind") == "PartialObjectMetadata":
-                row["object"] = {**shown, "apiVersion": f"meta.k8s.io/{version}"}
+                one_row["object"] = {**shown, "apiVersion": f"meta.k8s.io/{version}"}
     return made

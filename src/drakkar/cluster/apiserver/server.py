@@ -16,12 +16,13 @@ from typing import Final
 
 from drakkar.cluster.apiserver import endpoints, reviews, statuses
 from drakkar.cluster.apiserver.admission import Admission
+from drakkar.cluster.apiserver.answers import encode
 from drakkar.cluster.apiserver.authorization import Attributes, Authorizer
 from drakkar.cluster.apiserver.bootstrap import bootstrap
 from drakkar.cluster.apiserver.calls import Answer, Call
 from drakkar.cluster.apiserver.discovery import Discovery
 from drakkar.cluster.apiserver.identities import Tokens, User, authenticate, impersonation
-from drakkar.cluster.apiserver.negotiation import CUSTOM_TYPES, OBJECT_TYPES, negotiate
+from drakkar.cluster.apiserver.negotiation import CUSTOM_TYPES, JSON, OBJECT_TYPES, negotiate
 from drakkar.cluster.apiserver.paths import RequestInfo, request_info
 from drakkar.cluster.apiserver.resources import ApiResource, Registry
 from drakkar.cluster.apiserver.subresources import bindings, evictions, finalizing, logs, scale, tokens
@@ -125,8 +126,10 @@ class ApiServer:
     ) -> Answer:
         """Answer a request; never raises. `user` None: the headers say who asks. Header names are in lower case."""
         info = request_info(request.method, request.path, request.query)
+        warnings: list[str] = []
+        values = repeated or {name: [value] for name, value in request.query.items()}
         try:
-            answer = await self._respond(request, info, user, repeated or {k: [v] for k, v in request.query.items()})
+            answer = await self._respond(request, info, user, values, warnings)
         except statuses.StatusError as refusal:
             answer = Answer(refusal.code, refusal.status, headers=refusal.headers)
         except DecodeError as error:
@@ -138,6 +141,9 @@ class ApiServer:
         except Exception as error:
             logger.exception("%s %s", request.method, request.path)
             answer = Answer(500, statuses.internal_error(f"{type(error).__name__}: {error}").status)
+        if answer.status >= 400:
+            answer.warnings = warnings
+            in_asked_form(answer, request.headers.get("accept", ""))
         self.requests[info.verb, info.resource if info.is_resource else "", answer.status] += 1
         return answer
 
@@ -190,7 +196,12 @@ class ApiServer:
         return row
 
     async def _respond(
-        self, request: ApiRequest, info: RequestInfo, user: User | None, repeated: Mapping[str, list[str]]
+        self,
+        request: ApiRequest,
+        info: RequestInfo,
+        user: User | None,
+        repeated: Mapping[str, list[str]],
+        warnings: list[str],
     ) -> Answer:
         headers = request.headers
         user = self.identify(headers, user)
@@ -202,6 +213,7 @@ class ApiServer:
         call = Call(
             self, request.method, request.path, request.query, repeated, headers, request.body, user, now, info, row
         )
+        call.warnings = warnings
         if info.subresource:
             call.subresource = row.subresource(info.subresource)
             handler = _SUBRESOURCES.get(info.subresource, {}).get(info.verb)
@@ -224,6 +236,18 @@ class ApiServer:
     def _still_there(self, resource: str, namespace: str, name: str, uid: str) -> bool:
         stored = self.store.collection(resource).get(f"{namespace}/{name}" if namespace else name)
         return stored is not None and stored.value["metadata"]["uid"] == uid
+
+
+def in_asked_form(answer: Answer, accept: str) -> None:
+    """A Status goes out in the media type that the client asked for, in JSON if it asked for nothing we have."""
+    if not accept or "json" in accept or answer.raw is not None or not isinstance(answer.value, dict):
+        return
+    try:
+        media_type = negotiate(accept, OBJECT_TYPES).media_type
+    except statuses.StatusError:
+        return
+    if media_type != JSON:
+        answer.raw, answer.content_type = encode(answer.value, media_type), media_type
 
 
 def warning_header(text: str) -> str:

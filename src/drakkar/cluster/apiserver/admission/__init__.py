@@ -38,7 +38,11 @@ _JUDGES: Final[dict[str, tuple[Judge, ...]]] = {
     "persistentvolumeclaims": (limits.judge_claim,),
 }
 _CHECKERS: Final[dict[str, tuple[Checker, ...]]] = {
-    "resourceclaims.resource.k8s.io": (claims.admin_access, claims.status_authorization),
+    "resourceclaims.resource.k8s.io": (
+        claims.admin_access,
+        claims.admin_access_of_status,
+        claims.status_authorization,
+    ),
     "resourceclaimtemplates.resource.k8s.io": (claims.admin_access,),
 }
 

@@ -17,6 +17,7 @@ from drakkar.cluster.apiserver.identities import SERVICE_ACCOUNT_PREFIX
 Value = dict[str, Any]
 
 ADMIN_LABEL: Final = "resource.kubernetes.io/admin-access"
+_ADMIN_DETAIL: Final = f"admin access to devices requires the `{ADMIN_LABEL}: true` label on the containing namespace"
 _GROUP: Final = "resource.k8s.io"
 
 
@@ -27,15 +28,34 @@ def admin_access(call: Call, operation: str, obj: Value, old: Value | None) -> l
     path, spec = ("spec.spec", (obj.get("spec") or {}).get("spec")) if _is_template(obj) else ("spec", obj.get("spec"))
     requests = ((spec or {}).get("devices") or {}).get("requests") or ()
     found = [index for index, request in enumerate(requests) if (request.get("exactly") or {}).get("adminAccess")]
-    if not found:
+    if not found or _is_admin_namespace(call):
         return []
-    namespace = call.server.store.collection("namespaces").get(call.info.namespace)
-    if namespace is not None and namespace.labels.get(ADMIN_LABEL) == "true":
-        return []
-    detail = f"admin access to devices requires the `{ADMIN_LABEL}: true` label on the containing namespace"
     return [
-        FieldError("FieldValueForbidden", f"{path}.devices.requests[{index}].adminAccess", detail) for index in found
+        FieldError("FieldValueForbidden", f"{path}.devices.requests[{index}].adminAccess", _ADMIN_DETAIL)
+        for index in found
     ]
+
+
+def admin_access_of_status(call: Call, operation: str, obj: Value, old: Value | None) -> list[FieldError]:
+    """The same for what an allocation says was granted."""
+    if operation != "UPDATE" or call.subresource is None or call.subresource.name != "status":
+        return []
+    allocation = (obj.get("status") or {}).get("allocation") or {}
+    if allocation == (((old or {}).get("status") or {}).get("allocation") or {}):
+        return []
+    results = (allocation.get("devices") or {}).get("results") or ()
+    found = [index for index, result in enumerate(results) if result.get("adminAccess")]
+    if not found or _is_admin_namespace(call):
+        return []
+    return [
+        FieldError("FieldValueForbidden", f"status.allocation.devices.results[{index}].adminAccess", _ADMIN_DETAIL)
+        for index in found
+    ]
+
+
+def _is_admin_namespace(call: Call) -> bool:
+    namespace = call.server.store.collection("namespaces").get(call.info.namespace)
+    return namespace is not None and namespace.labels.get(ADMIN_LABEL) == "true"
 
 
 def _is_template(obj: Value) -> bool:

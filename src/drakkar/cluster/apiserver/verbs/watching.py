@@ -164,7 +164,7 @@ class _Stream:
         form, row = self._call.representation, self._call.row
         if event.type == "ERROR":
             return event.value
-        obj = to_served(row, event.stored.value) if event.stored is not None else event.value
+        obj = event.stored.value if event.stored is not None else event.value
         assert obj is not None
         if form.convert == "Table":
             if event.type == "BOOKMARK":
@@ -175,7 +175,7 @@ class _Stream:
             return made
         if form.convert:
             return answers.metadata_only(obj, form.version)
-        return obj
+        return to_served(row, obj) if event.stored is not None else obj
 
     def _table_bookmark(self, obj: dict[str, Any]) -> dict[str, Any] | None:
         return (
