@@ -61,6 +61,14 @@ def test_lists_become_objects_with_their_kind_and_refusals_become_notes() -> Non
     assert any("resourceslices" in text and "forbidden" in text for text in snapshot.unread)
 
 
+def test_pods_with_claims_have_their_logs_taken_unless_told_otherwise() -> None:
+    spec = {"containers": [{"name": "main"}], "resourceClaims": [{"name": "gpu"}], "nodeName": "n1"}
+    pods = [{"metadata": {"name": "p", "namespace": "ml", "uid": "u"}, "spec": spec}]
+    answers = {"/api/v1/pods": {"items": pods, "metadata": {}}, "/api/v1/namespaces/ml/pods/p/log": b"GPU 0"}
+    assert asyncio.run(take(Client(FakeServer(answers)))).logs == {LogKey("ml", "p", "main"): "GPU 0"}
+    assert asyncio.run(take(Client(FakeServer(answers)), logs_of=())).logs == {}
+
+
 def test_a_server_without_anything_gives_an_empty_snapshot() -> None:
     snapshot = asyncio.run(take(Client(FakeServer({}))))
     assert snapshot.objects == ()

@@ -11,11 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drakkar.evidence.captures import NodeCapture
 
-__all__ = ["LogKey", "Manifest", "Snapshot", "name_of", "namespace_of", "parse_time", "reference", "uid_of"]
+if TYPE_CHECKING:
+    from drakkar.kube.client import Client
+
+__all__ = ["LogKey", "Manifest", "Snapshot", "name_of", "namespace_of", "parse_time", "reference", "take", "uid_of"]
 
 Object = dict[str, Any]
 
@@ -132,6 +135,13 @@ class Snapshot:
                 uid = uid_of(node) if node else uid
             found.setdefault(uid, []).append(event)
         return found
+
+
+async def take(client: Client, **options: Any) -> Snapshot:
+    """Takes a snapshot of a running cluster; see :func:`drakkar.evidence.take.take`, which is loaded when needed."""
+    from drakkar.evidence.take import take as read
+
+    return await read(client, **options)
 
 
 def name_of(obj: Mapping[str, Any]) -> str:

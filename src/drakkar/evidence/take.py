@@ -41,20 +41,22 @@ NAMESPACED_KINDS: Final = (
     resources.JOBS,
 )
 _LOG_LINES: Final = 200
+_LOGGED_PODS: Final = 64
 
 
 async def take(
     client: Client,
     *,
     captures: Mapping[str, NodeCapture] | None = None,
-    logs_of: Sequence[tuple[str, str]] = (),
+    logs_of: Sequence[tuple[str, str]] | None = None,
     now: datetime | None = None,
 ) -> Snapshot:
     """Everything a diagnosis reads, from all namespaces: devices held elsewhere matter too.
 
     Args:
         captures: what is known from nodes, by node name.
-        logs_of: (namespace, pod) pairs whose container logs are taken as well.
+        logs_of: (namespace, pod) pairs whose container logs are taken as well, since a container that names its
+            device is the proof of injection; by default the pods that use claims, if they are few.
         now: the time to note; the real one by default.
     """
     kinds = (*CLUSTER_KINDS, *NAMESPACED_KINDS)
@@ -76,7 +78,8 @@ async def take(
         kubernetes_version=await _version(client),
         unread=tuple(unread),
     )
-    return await with_logs(client, snapshot, logs_of) if logs_of else snapshot
+    wanted = _pods_with_claims(snapshot) if logs_of is None else list(logs_of)
+    return await with_logs(client, snapshot, wanted) if wanted else snapshot
 
 
 async def with_logs(client: Client, snapshot: Snapshot, pods: Sequence[tuple[str, str]]) -> Snapshot:
@@ -101,6 +104,15 @@ async def with_logs(client: Client, snapshot: Snapshot, pods: Sequence[tuple[str
         notes=snapshot.notes,
         unread=snapshot.unread,
     )
+
+
+def _pods_with_claims(snapshot: Snapshot) -> list[tuple[str, str]]:
+    pods = [
+        (namespace_of(pod), name_of(pod))
+        for pod in snapshot.all("Pod")
+        if (pod.get("spec") or {}).get("resourceClaims") and (pod.get("spec") or {}).get("nodeName")
+    ]
+    return pods if len(pods) <= _LOGGED_PODS else []
 
 
 async def _list(client: Client, kind: Resource) -> tuple[list[dict[str, Any]], str]:
