@@ -16,7 +16,7 @@ from drakkar.cel.values import Failure, type_name
 
 _ANY: Final = None
 # Operators that upstream runs without looking at declarations first; their error names no types.
-_BARE: Final = frozenset(["_+_", "_-_", "_*_", "_/_", "_%_", "!_", "-_", "startsWith", "endsWith", "contains", "matches", "@in", "size"])
+_BARE: Final = frozenset("_+_ _-_ _*_ _/_ _%_ !_ -_ startsWith endsWith contains matches @in".split())
 
 
 class Dispatcher:
@@ -39,12 +39,14 @@ class Dispatcher:
             if len(overload.classes) == len(arguments) and _fits(overload, arguments):
                 implementation = overload.implementation
                 assert implementation is not None
-                if not any(_looks_inside(parameter) for parameter in overload.parameters):
+                if not overload.guarded or not any(_looks_inside(parameter) for parameter in overload.parameters):
                     classes = tuple(map(type, arguments))
                     self.table[classes[0] if len(classes) == 1 else classes] = implementation
                 return implementation
         if self.function in _BARE:
             return Failure("no such overload")
+        if self.function == "size":
+            return Failure("no such overload: size")
         given = ", ".join(type_name(argument) for argument in arguments)
         return Failure(f"no such overload: {self.function}({given})")
 
@@ -54,6 +56,8 @@ def _looks_inside(parameter: Type) -> bool:
 
 
 def _fits(overload: Overload, arguments: Sequence[Any]) -> bool:
+    if not overload.guarded:
+        return True
     for parameter, kind, argument in zip(overload.parameters, overload.classes, arguments, strict=True):
         if kind is not _ANY and not (type(argument) is kind or _is_kind(argument, kind)):
             return False

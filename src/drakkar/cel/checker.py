@@ -43,8 +43,8 @@ class Declarations(Protocol):
     type_names: Mapping[str, tuple[Type, TypeValue]]
     structs: Mapping[str, Mapping[str, Type]]
     functions: Mapping[str, list[Overload]]
-    resolutions: dict[tuple[Any, ...], tuple[Type, tuple[Overload, ...]]]
-    """Calls resolved before, by function and argument types; shared by all compilations of an environment."""
+    resolutions: dict[tuple[Any, ...], tuple[Type, tuple[Overload, ...], int]]
+    """Calls resolved before, by function and argument types, with the number of parameters that took; shared."""
 
 
 def check(root: Node, declarations: Declarations) -> list[tuple[int, str]]:
@@ -88,7 +88,7 @@ class _Checker:
 
     def fresh_parameter(self) -> Type:
         self.fresh += 1
-        return types.parameter(f"_var{self.fresh}")
+        return types.parameter(f"_var{self.fresh - 1}")
 
     def text(self, candidate: Type) -> str:
         return types.substitute(self.substitution, candidate, free_to_dyn=True).text
@@ -140,7 +140,7 @@ class _Checker:
         if operand.kind == "struct":
             fields = self.declarations.structs.get(operand.name)
             if fields is None:
-                return self.problem(position, f"undefined field '{name}'")
+                return self.problem(position, f"unexpected failed resolution of '{operand.name}'")
             if name not in fields:
                 return self.problem(position, f"undefined field '{name}'")
             return fields[name]
@@ -186,6 +186,7 @@ class _Checker:
             known = self.declarations.resolutions.get(key)
             if known is not None:
                 node.overloads = known[1]
+                self.fresh += known[2]
                 return known[0]
         else:
             arguments = [types.substitute(self.substitution, argument, False) for argument in arguments]
@@ -193,6 +194,7 @@ class _Checker:
             return types.ERROR
         result: Type | None = None
         fitting: list[Overload] = []
+        fresh = self.fresh
         for overload in overloads:
             if overload.is_method is not is_method or len(overload.parameters) != len(arguments):
                 continue
@@ -217,7 +219,7 @@ class _Checker:
             )
         node.overloads = tuple(fitting)
         if ground and result.ground:
-            self.declarations.resolutions[key] = (result, node.overloads)
+            self.declarations.resolutions[key] = (result, node.overloads, self.fresh - fresh)
         return result
 
     def instantiate(self, overload: Overload) -> tuple[tuple[Type, ...], Type]:
@@ -346,7 +348,7 @@ class _Checker:
             if items.kind == "param":
                 self.fits(items, types.DYN)
             return types.DYN, types.DYN
-        text = self.text(items)
+        text = items.text
         message = f"expression of type '{text}' cannot be range of a comprehension (must be list, map, or dynamic)"
         self.problem(node.items.position, message)
         return types.ERROR, types.ERROR

@@ -20,6 +20,7 @@ from drakkar.cel.values import (
     Panic,
     UInt,
     equal,
+    key_in,
     key_of,
     order,
     size_of,
@@ -136,7 +137,8 @@ def _ordered(a: Any, b: Any, test: Callable[[Any, Any], bool]) -> Any:
 
 def constant_membership(value: Step, items: list[Any]) -> Step:
     """`x in [constants]`: one set lookup, free of charge."""
-    known = {key_of(item) for item in items} - {None}
+    known = {key_of(item): True for item in items}
+    known.update({int(item): True for item in items if type(item) is float and item.is_integer()})
     compute = value.body
 
     def body(frame: Frame) -> Any:
@@ -148,8 +150,7 @@ def constant_membership(value: Step, items: list[Any]) -> Step:
             return found
         if kind is bytes:
             raise Panic("internal error: runtime error: hash of unhashable type types.Bytes")
-        key = key_of(found)
-        return key is not None and key in known
+        return key_in(known, found) is not None
 
     return Step(value.fixed, body)
 
@@ -170,7 +171,7 @@ def membership(value: Step, container: Step, is_list: bool, precise: bool) -> St
         if type(values) is list:
             return any(equal(wanted, item) is True for item in values)
         if isinstance(values, dict):
-            return key_of(wanted) in values
+            return key_in(values, wanted) is not None
         return values if type(values) is Failure else NO_SUCH_OVERLOAD
 
     return Step(value.fixed + container.fixed, body)

@@ -19,6 +19,7 @@ from drakkar.cel.messages import MESSAGES
 from drakkar.cel.parser import parse
 from drakkar.cel.planner import FoldingProblem, plan
 from drakkar.cel.program import Program
+from drakkar.cel.recursion import with_room
 from drakkar.cel.signatures import FunctionTable, Library, Overload
 from drakkar.cel.types import Type
 from drakkar.cel.validators import validate
@@ -103,7 +104,7 @@ class Environment:
         self.limits = limits or Limits({})
         self.result = tuple(result)
         self.validated = validated
-        self.resolutions: dict[tuple[Any, ...], tuple[Type, tuple[Overload, ...]]] = {}
+        self.resolutions: dict[tuple[Any, ...], tuple[Type, tuple[Overload, ...], int]] = {}
         self.dispatchers: dict[tuple[Any, ...], Dispatcher] = {}
         self.structs: dict[str, Mapping[str, Type]] = {name: entry[0] for name, entry in MESSAGES.items()}
         self.structs.update(structs or {})
@@ -116,6 +117,12 @@ class Environment:
 
         Raises `CelError` of kind syntax, type or compile, with upstream's text.
         """
+        try:
+            return self._compile(text)
+        except RecursionError:
+            return with_room(self._compile, text)
+
+    def _compile(self, text: str) -> Program:
         source = Source(text)
         if len(text) > MAX_CODE_POINTS:
             problem = f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_CODE_POINTS}"
@@ -131,7 +138,9 @@ class Environment:
                 raise source.failure(kind, [(position, message) for _, position, message in found])
         if self.result and root.type not in self.result:
             wanted = self.result[0].text
-            message = f"must evaluate to {wanted} or the unknown type, not {root.type.text}"
+            message = (
+                f"must evaluate to {wanted} or the unknown type, not {root.type.text.replace('null', 'null_type')}"
+            )
             raise CelError(message, "compile", expression=text)
         try:
             planned = plan(root, self)
@@ -180,7 +189,7 @@ def _device_limits(shared: bool) -> Limits:
     value = {"size": _MAX_VALUE}
     names = {"size": _MAX_ENTRIES, "@keys": {"size": _MAX_ID}, "@values": value, "@any": value}
     domains = {"size": _MAX_ENTRIES, "@keys": {"size": _MAX_DOMAIN}, "@values": names}
-    amounts = {"size": _MAX_ENTRIES, "@keys": {"size": _MAX_ID}, "@values": {"size": 1}}
+    amounts = {"size": _MAX_ENTRIES, "@keys": {"size": _MAX_ID}, "@values": {"size": 0}}
     capacities = {"size": _MAX_ENTRIES, "@keys": {"size": _MAX_DOMAIN}, "@values": amounts}
     fields: dict[str, Any] = {"driver": {"size": _MAX_DOMAIN}, "attributes": domains, "capacity": capacities}
     if shared:

@@ -30,6 +30,32 @@ _MAP: Final[Range] = (30, 30)
 _MESSAGE: Final[Range] = (40, 40)
 
 Path = tuple[str, ...]
+
+
+class _Slice:
+    """A path under construction, with the sharing that upstream's slices have: appending to two prefixes of one array
+    overwrites, and the sizes that follow from it are part of the contract.
+    """
+
+    __slots__ = ("array", "length")
+
+    def __init__(self, array: list[str], length: int) -> None:
+        self.array = array
+        self.length = length
+
+    def plus(self, name: str) -> _Slice:
+        if self.length < len(self.array):
+            self.array[self.length] = name
+            return _Slice(self.array, self.length + 1)
+        room = max(1, 2 * self.length)
+        return _Slice([*self.array[: self.length], name, *[""] * (room - self.length - 1)], self.length + 1)
+
+    def names(self) -> Path:
+        return tuple(self.array[: self.length])
+
+
+_NOWHERE: Final = _Slice([], 0)
+
 Entries = tuple[str, Range, Range]
 """What is known of the elements of a container: "list" or "map", the size of keys, the size of values."""
 
@@ -49,7 +75,7 @@ def estimated_cost(root: Node, model: SizeModel) -> int:
 class _Local:
     __slots__ = ("entries", "path", "size")
 
-    def __init__(self, path: Path, size: Range | None, entries: Entries | None) -> None:
+    def __init__(self, path: _Slice, size: Range | None, entries: Entries | None) -> None:
         self.path = path
         self.size = size
         self.entries = entries
@@ -59,7 +85,7 @@ class _Estimator:
     def __init__(self, model: SizeModel) -> None:
         self.model = model
         self.locals: dict[str, list[_Local]] = {}
-        self.paths: dict[int, Path] = {}
+        self.paths: dict[int, _Slice] = {}
         self.sizes: dict[int, Range] = {}
         self.entries: dict[int, Entries] = {}
 
@@ -71,7 +97,7 @@ class _Estimator:
 
     def identifier(self, node: IdentNode) -> Range:
         local = self.local(node.name)
-        self.paths[id(node)] = (node.name,) if local is None else local.path
+        self.paths[id(node)] = _Slice([node.name], 1) if local is None else local.path
         return ONE
 
     def select(self, node: SelectNode) -> Range:
@@ -82,7 +108,7 @@ class _Estimator:
         cost = self.cost(node.operand)
         if node.operand.type.kind in ("map", "struct", "param"):
             cost = plus(cost, ONE)
-        self.paths[id(node)] = (*self.path(node.operand), node.field)
+        self.paths[id(node)] = self.path(node.operand).plus(node.field)
         return cost
 
     def call(self, node: CallNode) -> Range:
@@ -119,7 +145,7 @@ class _Estimator:
                 container = self.entries_of(node.arguments[0])
                 size = None if container is None else container[2]
                 step = "@items" if overload.id == "index_list" else "@values"
-                self.paths[id(node)] = (*self.path(node.arguments[0]), step)
+                self.paths[id(node)] = self.path(node.arguments[0]).plus(step)
             if size is None:
                 size = self.size(node)
         if size is not None:
@@ -226,25 +252,27 @@ class _Estimator:
         entries, path = self.entries_of(node.items), self.path(node.items)
         is_list = (entries[0] if entries is not None else node.items.type.kind) == "list"
         key_size, value_size = (None, None) if entries is None else entries[1:]
-        key = _Local((*path, "@indices" if is_list else "@keys"), key_size, None)
-        value = _Local((*path, "@items" if is_list else "@values"), value_size, None)
         if node.variable2:
+            key = _Local(path.plus("@indices" if is_list else "@keys"), key_size, None)
+            value = _Local(path.plus("@items" if is_list else "@values"), value_size, None)
             return {node.variable: key, node.variable2: value}
-        return {node.variable: value if is_list else _Local((*path, "@keys"), key_size, None)}
+        if is_list:
+            return {node.variable: _Local(path.plus("@items"), value_size, None)}
+        return {node.variable: _Local(path.plus("@keys"), key_size, None)}
 
     def local(self, name: str) -> _Local | None:
         stack = self.locals.get(name)
         return stack[-1] if stack else None
 
-    def path(self, node: Node) -> Path:
+    def path(self, node: Node) -> _Slice:
         if isinstance(node, IdentNode):
             local = self.local(node.name)
             if local is not None:
                 return local.path
-        return self.paths.get(id(node), ())
+        return self.paths.get(id(node), _NOWHERE)
 
     def operand(self, node: Node) -> Operand:
-        path = self.path(node)
+        path = self.path(node).names()
         if path and path[0] == ACCUMULATOR:
             path = ()
         size = self.size(node)
@@ -275,7 +303,7 @@ class _Estimator:
         size = _literal_size(node)
         if size is not None:
             return size, size
-        limit = self.model.size_at(self.path(node))
+        limit = self.model.size_at(self.path(node).names())
         if limit is not None:
             self.sizes[id(node)] = (0, limit)
             return 0, limit

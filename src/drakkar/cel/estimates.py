@@ -229,9 +229,7 @@ def _allocating(factor: float, size: Range) -> Priced:
 
 def _unsigned(operand: Operand, otherwise: int) -> int:
     value = operand.literal
-    if type(value) is int and value >= 0:
-        return value
-    return otherwise
+    return max(value, 0) if type(value) is int else otherwise
 
 
 def _slice(_: str, target: Operand | None, arguments: Sequence[Operand]) -> Priced:

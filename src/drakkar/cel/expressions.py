@@ -31,7 +31,7 @@ class LiteralNode(Node):
 
     def __init__(self, position: int, value: Any) -> None:
         self.position = position
-        self.depth = 1
+        self.depth = 0
         self.value = value
 
 
@@ -42,7 +42,7 @@ class IdentNode(Node):
 
     def __init__(self, position: int, name: str) -> None:
         self.position = position
-        self.depth = 1
+        self.depth = 0
         self.name = name
         self.type_value: Any = None
 
@@ -54,7 +54,7 @@ class SelectNode(Node):
 
     def __init__(self, position: int, operand: Node, field: str, test_only: bool = False) -> None:
         self.position = position
-        self.depth = operand.depth + 1
+        self.depth = operand.depth
         self.operand = operand
         self.field = field
         self.test_only = test_only
@@ -71,7 +71,7 @@ class CallNode(Node):
         for argument in arguments:
             depth = max(depth, argument.depth)
         self.position = position
-        self.depth = depth + 1
+        self.depth = depth
         self.function = function
         self.target = target
         self.arguments = arguments
@@ -86,7 +86,7 @@ class ListNode(Node):
 
     def __init__(self, position: int, elements: list[Node], optional: frozenset[int] = frozenset()) -> None:
         self.position = position
-        self.depth = 1 + max((element.depth for element in elements), default=0)
+        self.depth = max((element.depth for element in elements), default=0)
         self.elements = elements
         self.optional = optional
 
@@ -98,7 +98,7 @@ class MapNode(Node):
 
     def __init__(self, position: int, entries: list[tuple[Node, Node, bool, int]]) -> None:
         self.position = position
-        self.depth = 1 + max((max(key.depth, value.depth) for key, value, _, _ in entries), default=0)
+        self.depth = max((max(key.depth, value.depth) for key, value, _, _ in entries), default=0)
         self.entries = entries
 
 
@@ -109,7 +109,7 @@ class StructNode(Node):
 
     def __init__(self, position: int, name: str, fields: list[tuple[str, Node, bool, int]]) -> None:
         self.position = position
-        self.depth = 1 + max((value.depth for _, value, _, _ in fields), default=0)
+        self.depth = max((value.depth for _, value, _, _ in fields), default=0)
         self.name = name
         self.fields = fields
 
@@ -140,7 +140,7 @@ class FoldNode(Node):
         macro: str = "",
     ) -> None:
         self.position = position
-        self.depth = 1 + max(items.depth, start.depth, condition.depth, step.depth, result.depth)
+        self.depth = max(items.depth, start.depth, condition.depth, step.depth, result.depth)
         self.items = items
         self.variable = variable
         self.variable2 = variable2

@@ -28,11 +28,13 @@ _GO_NAMES: Final = {
 }
 
 
-def _not_iterable(value: Any) -> Any:
+def _not_iterable(value: Any, two: bool) -> Any:
     if type(value) is Failure:
         return value
-    name = type_name(value)
-    return Failure(f"got '{_GO_NAMES.get(name, name)}', expected iterable type")
+    name = _GO_NAMES.get(type_name(value), type_name(value))
+    if two:
+        return Failure(f"unsupported comprehension range type: {name}")
+    return Failure(f"got '{name}', expected iterable type")
 
 
 def _rounds(values: Any, two: bool) -> Iterable[Any]:
@@ -62,7 +64,7 @@ def general(
     def body(frame: Frame) -> Any:
         values = items_body(frame)
         if type(values) is not list and not isinstance(values, dict):
-            return _not_iterable(values)
+            return _not_iterable(values, two)
         frame[accumulator] = start_body(frame)
         countdown = _ROUNDS_BETWEEN_CHECKS
         for item in _rounds(values, two):
@@ -107,7 +109,7 @@ def _looped(node: FoldNode, items: Step, slots: list[int], loop: Loop) -> Step:
     def body(frame: Frame) -> Any:
         values = items_body(frame)
         if type(values) is not list and not isinstance(values, dict):
-            return _not_iterable(values)
+            return _not_iterable(values, two)
         rounds = _rounds(values, two)
         return loop(frame, rounds, len(values), first)
 

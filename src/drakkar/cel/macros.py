@@ -14,6 +14,8 @@ from drakkar.cel.parser import Macro, MacroCall, MacroProblem
 ACCUMULATOR: Final = "@result"
 _RESERVED_ACCUMULATORS: Final = (ACCUMULATOR, "__result__")
 _UNUSED: Final = "#unused"
+_NOT_A_NAME: Final = "argument is not an identifier"
+_UNSORTABLE: Final = "sortBy can only be applied to a list, identifier, comprehension, call or select expression"
 _SORT_INPUT: Final = "@__sortBy_input__"
 
 
@@ -177,9 +179,9 @@ def sort_by(call: MacroCall) -> Node:
     """sortBy(x, key): the target, bound to a name, sorted by what the key yields for each item."""
     target = call.target
     assert target is not None
-    variable = _variable(
-        call.arguments[0], "sortBy can only be applied to a list, identifier, comprehension, call or select expression"
-    )
+    if not isinstance(target, ListNode | IdentNode | FoldNode | CallNode | SelectNode):
+        raise MacroProblem(target.position, _UNSORTABLE)
+    variable = _variable(call.arguments[0], _NOT_A_NAME)
     position = call.position
     bound = IdentNode(target.position, _SORT_INPUT)
     start = ListNode(position, [])
@@ -190,8 +192,6 @@ def sort_by(call: MacroCall) -> Node:
     result = CallNode(position, "@sortByAssociatedKeys", IdentNode(target.position, _SORT_INPUT), [keys])
     return _bind(position, _SORT_INPUT, target, result)
 
-
-_NOT_A_NAME: Final = "argument is not an identifier"
 
 STANDARD: Final[dict[tuple[str, int, bool], Macro]] = {
     ("has", 1, False): has,

@@ -10,16 +10,37 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from drakkar.cel import lexer
-from drakkar.cel.errors import CelError, Source
+from drakkar.cel.errors import Source
 from drakkar.cel.expressions import CallNode, IdentNode, ListNode, LiteralNode, MapNode, Node, SelectNode, StructNode
 
 MAX_NESTING: Final = 250
-_MAX_DEPTH: Final = MAX_NESTING + 1
 TOO_NESTED: Final = f"expression recursion limit exceeded: {MAX_NESTING}"
 TOO_DEEP: Final = "max recursion depth exceeded"
 
 RESERVED: Final = frozenset(
-    ["as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop", "package", "namespace", "null", "return", "true", "var", "void", "while"]
+    [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "false",
+        "for",
+        "function",
+        "if",
+        "import",
+        "in",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "null",
+        "return",
+        "true",
+        "var",
+        "void",
+        "while",
+    ]
 )
 _BINARY: Final = {
     "||": (1, "_||_"),
@@ -93,7 +114,7 @@ def parse(source: Source, macros: MacroTable) -> Node:
         raise source.failure("syntax", [*parser.problems, (problem.position, problem.message)]) from None
     if parser.problems:
         raise source.failure("syntax", parser.problems)
-    if node.depth > _MAX_DEPTH:
+    if node.depth > MAX_NESTING:
         raise source.failure("syntax", [(-1, TOO_DEEP)])
     return node
 
@@ -135,6 +156,7 @@ class _Parser:
             then = self.binary(1)
             self.expect(":")
             node = CallNode(position, "_?_:_", None, [node, then, self.expression()])
+            node.depth += 1
         self.nesting -= 1
         return node
 
@@ -154,6 +176,7 @@ class _Parser:
                 continue
             self.index += 1
             node = CallNode(position, function, None, [node, self.binary(level + 1)])
+            node.depth += 1
 
     def chain(self, first: Node, begin: int, kind: str, level: int, function: str) -> Node:
         """All operands of a chain of && or ||, as one call; with the text that each operand was."""
@@ -216,6 +239,7 @@ class _Parser:
             raise _Stop(position, f"Syntax error: mismatched input '{text}' expecting {_EXPECTED}")
         while tokens[self.index][0] in (".", "["):
             node = self.select(node) if tokens[self.index][0] == "." else self.subscript(node)
+            node.depth += 1
         if operator:
             return CallNode(start, "!_" if operator == "!" else "-_", None, [node])
         return node
@@ -367,14 +391,11 @@ class _Parser:
         macro = self.macros.get((function, len(arguments), target is not None))
         if macro is not None:
             try:
-                return macro(MacroCall(position, target, arguments))
+                expansion = macro(MacroCall(position, target, arguments))
+                expansion.depth = CallNode(position, function, target, arguments).depth
+                return expansion
             except MacroProblem as problem:
                 self.problems.append((problem.position, problem.message))
             except NotImplementedError:
                 pass  # the macro leaves this call as it is
         return CallNode(position, function, target, arguments)
-
-
-def too_deep(source: Source) -> CelError:
-    """The error for a tree that is too deep to be walked."""
-    return source.failure("syntax", [(-1, TOO_DEEP)])

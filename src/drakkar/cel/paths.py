@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from drakkar.cel.device import ATTRIBUTE_PREFIX, CAPACITY_PREFIX, DeviceValue, Domains
 from drakkar.cel.steps import Body, Frame, LimitReached, Step
-from drakkar.cel.values import NO_SUCH_OVERLOAD, NONE, Failure, Optional, UInt, key_of
+from drakkar.cel.values import NO_SUCH_OVERLOAD, NONE, Failure, Optional, UInt, key_in
 
 _MISSING: Final = object()
 _FLAT: Final = {"attributes": ATTRIBUTE_PREFIX, "capacity": CAPACITY_PREFIX}
@@ -126,8 +126,8 @@ class Path:
         return body
 
     def presence(self, key: str, precise: bool) -> Body:
-        """has(path.key): the path's value is looked at, the last selection costs nothing."""
-        resolve = self.resolve(precise)
+        """has(path.key): costs what the path costs; its own unit is due once the last selection is reached."""
+        resolve, own = self.resolve(precise), self.own
 
         def body(frame: Frame) -> Any:
             value = resolve(frame)
@@ -137,6 +137,10 @@ class Path:
                 if not value.present:
                     return False
                 value = value.value
+            spent = frame[0] + own
+            frame[0] = spent
+            if precise and spent > frame[1]:
+                raise LimitReached
             found = present(value, key)
             return found if type(found) is Failure else found is not _MISSING
 
@@ -181,11 +185,13 @@ def present(value: Any, key: Any) -> Any:
 
 def _find(value: Any, key: Any) -> Any:
     kind = type(value)
-    if kind is Domains and type(key) is str:
-        return value.get(key, _EMPTY)
+    if kind is Domains:
+        return value.get(key, _EMPTY) if type(key) is str else _EMPTY
     if isinstance(value, dict):
-        hashed = key if type(key) is str else key_of(key)
-        return _MISSING if hashed is None else value.get(hashed, _MISSING)
+        if type(key) is str:
+            return value.get(key, _MISSING)
+        found = key_in(value, key)
+        return _MISSING if found is None else value[found]
     if kind is list:
         index = _index(key)
         if type(index) is Failure:
@@ -204,7 +210,7 @@ def _index(key: Any) -> Any:
     if kind is float and key == key and abs(key) < 1e18 and key == int(key):
         return int(key)
     if kind is float:
-        return Failure(f"unsupported index value {text_of_key(key)}: double")
+        return Failure(f"unsupported index value {text_of_key(key)} in list")
     from drakkar.cel.values import type_name
 
     return Failure(f"unsupported index type '{type_name(key)}' in list")
@@ -246,6 +252,8 @@ def _walk(root: Body, qualifiers: tuple[Qualifier, ...], precise: bool) -> Body:
                     return NONE
             else:
                 found = select(value, key)
+            if optional and type(found) is Failure:
+                return found
             spent = frame[0] + 1
             frame[0] = spent
             if precise and spent > frame[1]:

@@ -28,13 +28,17 @@ from drakkar.cel.paths import Path, Qualifier, conditional, lazy_reader, resolve
 from drakkar.cel.signatures import Overload, Price
 from drakkar.cel.steps import FIRST_SLOT, Body, Frame, LimitReached, Step, charged, constant
 from drakkar.cel.types import Type
-from drakkar.cel.values import NO_SUCH_OVERLOAD, Failure, Optional, TypeValue, key_of
+from drakkar.cel.values import NO_SUCH_OVERLOAD, Failure, Optional, Panic, TypeValue, UInt, key_of, type_name
 
 _FOLDED: Final = frozenset(["bool", "bytes", "double", "dyn", "duration", "int", "string", "timestamp", "type", "uint"])
-_PURE: Final = frozenset(["quantity", "semver", "isQuantity", "isSemver", "ip", "cidr", "url", "isIP", "isCIDR", "isURL"])
+_PURE: Final = frozenset(
+    ["quantity", "semver", "isQuantity", "isSemver", "ip", "cidr", "url", "isIP", "isCIDR", "isURL"]
+)
 _PATTERN_FUNCTIONS: Final = frozenset(("matches", "find", "findAll"))
 _HASHABLE: Final = frozenset({bool, int, float, str})
 _UNSET: Final = object()
+_BYTES_KEY: Final = "runtime error: hash of unhashable type types.Bytes"
+_KEY_TYPES: Final = frozenset({str, int, UInt, bool, float})
 _DEVICE: Final = "kubernetes.DRADevice"
 _MEMBERSHIP: Final = frozenset(("@in", "in", "_in_"))
 
@@ -126,8 +130,7 @@ class Planner:
             return self.type_constant(node.type_value)
         path = self.path_of(self.plan(node.operand))
         if node.test_only:
-            step = self.charged(path.own, path.presence(node.field, self.precise))
-            return step
+            return Step(0, path.presence(node.field, self.precise))
         return path.extended(Qualifier(node.field, None, False)).step(self.precise)
 
     def path_of(self, step: Step) -> Path:
@@ -139,6 +142,8 @@ class Planner:
         operand, key_node = node.arguments
         path, key = self.path_of(self.plan(operand)), self.plan(key_node)
         if key.constant:
+            if type(key.value) not in _KEY_TYPES:
+                raise FoldingProblem(f"invalid qualifier type: {type_name(key.value)}")
             return path.extended(Qualifier(key.value, None, optional)).step(self.precise)
         return path.extended(Qualifier(None, resolve_step(key, self.precise), optional)).step(self.precise)
 
@@ -211,9 +216,9 @@ class Planner:
         overload = node.overloads[0].id if len(node.overloads) == 1 else ""
         by_function = self.tables.function_prices.get(node.function)
         price = self.tables.prices.get(overload)
-        if by_function is not None:
-            return by_function
-        return 1 if price is None else price
+        if price is not None:
+            return price
+        return 1 if by_function is None else by_function
 
     def logical(self, node: CallNode) -> Step:
         operands = [self.plan(operand) for operand in node.arguments]
@@ -231,7 +236,7 @@ class Planner:
     def membership(self, node: CallNode) -> Step:
         value, container = (self.plan(argument) for argument in node.arguments)
         overload = node.overloads[0].id if len(node.overloads) == 1 else ""
-        if container.constant and type(container.value) is list and overload != "in_map":
+        if container.constant and type(container.value) is list and overload == "in_list":
             if not container.value:
                 return constant(False)
             if all(type(item) in _HASHABLE or type(item).__name__ == "UInt" for item in container.value):
@@ -270,9 +275,9 @@ class Planner:
     def map_literal(self, node: MapNode) -> Step:
         entries = [(self.plan(key), self.plan(value), optional) for key, value, optional, _ in node.entries]
         if all(key.constant and value.constant and not optional for key, value, optional in entries):
-            mapping = {key_of(key.value): value.value for key, value, _ in entries}
-            if None not in mapping:
-                return constant(mapping)
+            if any(type(key.value) is bytes for key, _, _ in entries):
+                raise FoldingProblem(_BYTES_KEY)
+            return constant({key_of(key.value): value.value for key, value, _ in entries})
         bodies = [(key.run(), value.run(), optional) for key, value, optional in entries]
         return self.charged(30, _map_body(bodies))
 
@@ -367,8 +372,8 @@ def _map_body(bodies: list[tuple[Body, Body, bool]]) -> Body:
             if type(value) is Failure:
                 return value
             hashed = key_of(key)
-            if hashed is None:
-                return Failure("unsupported key type")
+            if type(key) is bytes:
+                raise Panic(f"internal error: {_BYTES_KEY}")
             if optional:
                 if type(value) is not Optional:
                     return NO_SUCH_OVERLOAD

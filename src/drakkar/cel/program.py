@@ -11,6 +11,7 @@ from drakkar.cel.errors import CelError, Source
 from drakkar.cel.estimate import estimated_cost
 from drakkar.cel.expressions import Node
 from drakkar.cel.planner import Plan, plan
+from drakkar.cel.recursion import with_room
 from drakkar.cel.steps import FIRST_SLOT, DeadlineReached, Frame, LimitReached
 from drakkar.cel.types import Type
 from drakkar.cel.values import Failure, Optional, Panic, type_name
@@ -74,7 +75,11 @@ class Program:
     def estimated_cost(self) -> int:
         """The most an evaluation may cost, by the rules for new objects; 18446744073709551615 means unbounded."""
         if self._estimate < 0:
-            self._estimate = estimated_cost(self.root, self._environment.limits)
+            arguments = (self.root, self._environment.limits)
+            try:
+                self._estimate = estimated_cost(*arguments)
+            except RecursionError:
+                self._estimate = with_room(estimated_cost, *arguments)
         return self._estimate
 
     def evaluate(
@@ -101,6 +106,8 @@ class Program:
             frame = self._frame(bindings, cost_limit, deadline)
         try:
             value = self._run(frame)
+        except RecursionError:
+            return with_room(self._again, bindings, cost_limit, deadline)
         except LimitReached:
             return self._again(bindings, cost_limit, deadline)
         except DeadlineReached as reached:

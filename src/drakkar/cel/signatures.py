@@ -70,7 +70,17 @@ _CLASSES: Final[dict[str, type]] = {
 class Overload:
     """One way to call a function; a method's target is its first parameter."""
 
-    __slots__ = ("classes", "function", "generic", "id", "implementation", "is_method", "parameters", "result")
+    __slots__ = (
+        "classes",
+        "function",
+        "generic",
+        "guarded",
+        "id",
+        "implementation",
+        "is_method",
+        "parameters",
+        "result",
+    )
 
     id: str
     function: str
@@ -78,6 +88,7 @@ class Overload:
     parameters: tuple[Type, ...]
     result: Type
     generic: bool
+    guarded: bool
     implementation: Implementation | None
     classes: tuple[Any, ...]
 
@@ -89,6 +100,7 @@ class Overload:
         self.result = result
         self.generic = not all(parameter.ground for parameter in (*parameters, result))
         self.implementation = None
+        self.guarded = True
         self.classes = tuple(_CLASSES.get(p.kind if p.kind in _CLASSES else p.name) for p in parameters)
 
 
@@ -97,6 +109,7 @@ class Library:
     """A named group of functions: declarations, implementations by overload id, macros, and prices.
 
     `prices` are by overload id and hold only where the checker left a single overload; `function_prices` are by name.
+    Functions that are not `guarded` get any arguments and refuse wrong ones themselves.
     """
 
     name: str
@@ -105,6 +118,7 @@ class Library:
     macros: MacroTable = field(default_factory=dict)
     prices: Mapping[str, Price] = field(default_factory=dict)
     function_prices: Mapping[str, Price] = field(default_factory=dict)
+    guarded: bool = True
 
 
 class FunctionTable:
@@ -117,12 +131,16 @@ class FunctionTable:
         self.macros: dict[tuple[str, int, bool], Any] = {}
         self.prices: dict[str, Price] = {}
         self.function_prices: dict[str, Price] = {}
+        implementations: dict[str, Implementation] = {}
+        for library in libraries:
+            implementations.update(library.implementations)
         for library in libraries:
             self.macros.update(library.macros)
             self.prices.update(library.prices)
             self.function_prices.update(library.function_prices)
             for overload in parse_declarations(library.declarations):
-                overload.implementation = library.implementations.get(overload.id)
+                overload.implementation = implementations.get(overload.id)
+                overload.guarded = library.guarded
                 self.functions.setdefault(overload.function, []).append(overload)
 
 

@@ -49,7 +49,7 @@ def make(kind: str, name: str, *parameters: Type) -> Type:
 DYN: Final = make("dyn", "dyn")
 ANY: Final = make("any", "any")
 ERROR: Final = make("error", "!error!")
-NULL: Final = make("null", "null_type")
+NULL: Final = make("null", "null")
 BOOL: Final = make("bool", "bool")
 INT: Final = make("int", "int")
 UINT: Final = make("uint", "uint")
@@ -100,7 +100,7 @@ def parameter(name: str) -> Type:
 
 def is_dyn(candidate: Type) -> bool:
     """Whether the checker leaves values of this type to run time."""
-    return candidate.kind in ("dyn", "error")
+    return candidate.kind in ("dyn", "any", "error")
 
 
 Substitution = dict[Type, Type]

@@ -31,15 +31,14 @@ Problem = tuple[Kind, int, str]
 
 def validate(root: Node) -> list[Problem]:
     """All problems as (kind, position, message)."""
-    return [problem for node in _nodes(root) for problem in _problems(node)]
-
-
-def _nodes(root: Node) -> Iterator[Node]:
-    stack = [root]
+    found: list[Problem] = []
+    stack = [(root, False)]
     while stack:
-        node = stack.pop()
-        yield node
-        stack += _children(node)
+        node, formatted = stack.pop()
+        formatted = formatted or (isinstance(node, CallNode) and node.function == "format")
+        found += _problems(node, formatted)
+        stack += [(child, formatted) for child in _children(node)]
+    return found
 
 
 def _children(node: Node) -> list[Node]:
@@ -58,7 +57,10 @@ def _children(node: Node) -> list[Node]:
     return []
 
 
-def _problems(node: Node) -> Iterator[Problem]:
+def _problems(node: Node, formatted: bool) -> Iterator[Problem]:
+    """The problems of one node; anywhere below a call of format(), literals may be heterogeneous."""
+    if isinstance(node, ListNode | MapNode) and formatted:
+        return
     if isinstance(node, ListNode):
         yield from _homogeneous([(item, index in node.optional) for index, item in enumerate(node.elements)])
     elif isinstance(node, MapNode):

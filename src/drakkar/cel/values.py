@@ -120,17 +120,27 @@ NO_SUCH_OVERLOAD: Final = Failure("no such overload")
 NOT_ORDERED: Final = Failure("NaN values cannot be ordered")
 
 
-class _BoolKey:
-    """Stands for true or false as a map key: Python takes True for 1."""
+class Key:
+    """A map key of another type than string or int: Python takes True, 1 and 1.0 for the same key, CEL does not."""
 
-    __slots__ = ("value",)
+    __slots__ = ("_identity", "value")
 
-    def __init__(self, value: bool) -> None:
+    def __init__(self, value: Any) -> None:
         self.value = value
+        kind = type(value)
+        if kind is bool or kind is UInt or kind is float:
+            self._identity: Any = (kind, value)
+        elif kind in (Duration, Timestamp, TypeValue, type(None)):
+            self._identity = value
+        else:
+            self._identity = (kind, id(value))  # lists and maps are keys only as themselves
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Key) and self._identity == other._identity
 
-_TRUE_KEY: Final = _BoolKey(True)
-_FALSE_KEY: Final = _BoolKey(False)
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
 
 TYPE_NAMES: Final[dict[type, str]] = {
     bool: "bool",
@@ -182,21 +192,32 @@ def tenth(size: int) -> int:
 
 
 def key_of(value: Any) -> Any:
-    """The dictionary key for a map key; None for values that cannot be keys."""
+    """The dictionary key under which a map keeps the value of this key."""
     kind = type(value)
-    if kind is str or kind is int or kind is UInt:
-        return value
-    if kind is bool:
-        return _TRUE_KEY if value else _FALSE_KEY
-    if kind is float and value == value and value not in (float("inf"), float("-inf")):
-        return int(value) if value == int(value) else value
-    return None
+    return value if kind is str or kind is int else Key(value)
+
+
+def key_in(mapping: dict[Any, Any], value: Any) -> Any:
+    """The dictionary key that a map has for this key, or None; ints and uints find each other, doubles find both."""
+    kind = type(value)
+    key = value if kind is str or kind is int else Key(value)
+    if key in mapping:
+        return key
+    if kind is int:
+        key = Key(UInt(value))
+    elif kind is UInt:
+        key = int(value)
+    elif kind is float and value.is_integer():
+        key = int(value) if int(value) in mapping else Key(UInt(int(value)))
+    else:
+        return None
+    return key if key in mapping else None
 
 
 def keys_of(mapping: dict[Any, Any]) -> Iterator[Any]:
     """The keys of a map as values."""
     for key in mapping:
-        yield key.value if type(key) is _BoolKey else key
+        yield key.value if type(key) is Key else key
 
 
 def equal(left: Any, right: Any) -> Any:
@@ -243,7 +264,11 @@ def _lists_equal(left: list[Any], right: list[Any]) -> bool:
 def _maps_equal(left: dict[Any, Any], right: dict[Any, Any]) -> bool:
     if len(left) != len(right):
         return False
-    return all(key in right and equal(value, right[key]) is not False for key, value in left.items())
+    for key, value in left.items():
+        found = key if key in right else key_in(right, key.value if type(key) is Key else key)
+        if found is None or equal(value, right[found]) is False:
+            return False
+    return True
 
 
 def _optionals_equal(left: Optional, right: Optional) -> Any:

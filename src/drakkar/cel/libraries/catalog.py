@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from drakkar.cel.libraries.authorization import AUTHORIZATION
 from drakkar.cel.libraries.comprehensions import BINDINGS, TWO_VARIABLES
 from drakkar.cel.libraries.conversions import CONVERSIONS
+from drakkar.cel.libraries.ip import IPS
 from drakkar.cel.libraries.lists import EXTENDED_LISTS, INCLUDES, LISTS
+from drakkar.cel.libraries.named_formats import NAMED_FORMATS
 from drakkar.cel.libraries.optionals import OPTIONALS
 from drakkar.cel.libraries.quantities import QUANTITIES
 from drakkar.cel.libraries.regex import MATCHES, REGEX
@@ -15,6 +18,7 @@ from drakkar.cel.libraries.sets import SETS
 from drakkar.cel.libraries.standard import MIXED_COMPARISON, STANDARD
 from drakkar.cel.libraries.strings import STRINGS
 from drakkar.cel.libraries.times import TIMES
+from drakkar.cel.libraries.url import URLS
 from drakkar.cel.signatures import Library
 
 SINCE: Final[tuple[tuple[int, Library], ...]] = (
@@ -25,10 +29,14 @@ SINCE: Final[tuple[tuple[int, Library], ...]] = (
     (0, LISTS),
     (0, REGEX),
     (0, STRINGS),
+    (0, URLS),
+    (27, AUTHORIZATION),
     (28, OPTIONALS),
     (28, QUANTITIES),
     (28, MIXED_COMPARISON),
     (29, SETS),
+    (30, IPS),
+    (31, NAMED_FORMATS),
     (31, BINDINGS),
     (32, TWO_VARIABLES),
     (33, SEMVERS),

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from drakkar.cel import macros
 from drakkar.cel.signatures import Library
-from drakkar.cel.values import Failure, key_of, keys_of
+from drakkar.cel.values import Failure, key_in, key_of, keys_of
 
 
 def _key_text(key: Any) -> str:
@@ -14,17 +14,14 @@ def _key_text(key: Any) -> str:
 
 
 def _insert(mapping: dict[Any, Any], key: Any, value: Any) -> Any:
-    hashed = key_of(key)
-    if hashed is None:
-        return Failure(f"unsupported key type: {key}")
-    if hashed in mapping:
+    if key_in(mapping, key) is not None:
         return Failure(f"insert failed: key {_key_text(key)} already exists")
-    return {**mapping, hashed: value}
+    return {**mapping, key_of(key): value}
 
 
 def _insert_all(mapping: dict[Any, Any], entries: dict[Any, Any]) -> Any:
-    for hashed, key in zip(entries, keys_of(entries), strict=True):
-        if hashed in mapping:
+    for key in keys_of(entries):
+        if key_in(mapping, key) is not None:
             return Failure(f"insert failed: key {_key_text(key)} already exists")
     return {**mapping, **entries}
 

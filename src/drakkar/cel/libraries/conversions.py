@@ -29,7 +29,7 @@ _INT: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _UINT: Final = re.compile(r"[0-9]+", re.ASCII)
 _FLOAT: Final = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)", re.ASCII)
 _HEX_FLOAT: Final = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+", re.ASCII)
-_UNDERSCORED: Final = re.compile(r"[+-]?0[xX](?:_?[0-9a-fA-F])+.*", re.ASCII)
+_MISPLACED: Final = re.compile(r"(?<![0-9a-fA-FxX])_|_(?![0-9a-fA-F])", re.ASCII)
 _SPECIAL_FLOATS: Final = {"inf": math.inf, "infinity": math.inf, "nan": math.nan}
 _BOOLS: Final = {
     **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
@@ -63,6 +63,10 @@ def parse_float(text: str) -> float | None:
     special = _SPECIAL_FLOATS.get(text.lstrip("+-").lower()) if text[:2] not in ("+-", "-+", "--", "++") else None
     if special is not None:
         return -special if text[0] == "-" else special
+    if "_" in text:
+        if _MISPLACED.search(text):
+            return None
+        text = text.replace("_", "")
     if _FLOAT.fullmatch(text):
         number = float(text)
         return None if math.isinf(number) else number

@@ -106,11 +106,11 @@ def check_format(template: str, arguments: list[Type]) -> None:
 
 
 def _type_problem(verb: str, given: Type) -> str:
-    if given.kind in ("dyn", "param", "error", "any"):
+    if given.kind in ("dyn", "param", "error"):
         return ""
     allowed, complaint = _ALLOWED[verb]
     if given.kind not in allowed:
-        return f"{complaint}{given.text}"
+        return f"{complaint}{_LONG_NAMES.get(given.name, given.name)}"
     if given.kind in ("list", "map") and verb == "s":
         for inner in given.parameters:
             problem = _type_problem(verb, inner)
@@ -119,9 +119,16 @@ def _type_problem(verb: str, given: Type) -> str:
     return ""
 
 
-_STRING_KINDS: Final = frozenset(["string", "bool", "bytes", "int", "uint", "double", "map", "list", "type", "duration", "timestamp", "null"])
+_STRING_KINDS: Final = frozenset(
+    ["string", "bool", "bytes", "int", "uint", "double", "map", "list", "type", "duration", "timestamp", "null"]
+)
 _INTEGERS: Final = frozenset({"int", "uint"})
-_DOUBLES: Final = frozenset({"double"})
+_DOUBLES: Final = frozenset({"double", "string"})  # "NaN" is a text upstream had in mind
+_LONG_NAMES: Final = {
+    "duration": "google.protobuf.Duration",
+    "timestamp": "google.protobuf.Timestamp",
+    "null": "null_type",
+}
 _HEXADECIMAL: Final = frozenset({"int", "uint", "string", "bytes"})
 _ALLOWED: Final = {
     "s": (_STRING_KINDS, _STRING_TYPES),

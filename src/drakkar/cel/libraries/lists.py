@@ -37,13 +37,11 @@ _INT_OVERFLOW: Final = Failure("integer overflow")
 _UINT_OVERFLOW: Final = Failure("unsigned integer overflow")
 
 
-def _is_sorted(values: list[Any]) -> Any:
+def _is_sorted(values: list[Any]) -> bool:
     previous = values[0] if values else None
     for value in values[1:]:
-        found = order(previous, value)
-        if type(found) is Failure:
-            return found
-        if found > 0:
+        found = order(previous, value)  # values without order count as sorted
+        if type(found) is int and found > 0:
             return False
         previous = value
     return True
@@ -82,10 +80,7 @@ def _extreme(name: str, sign: int) -> Any:
             return Failure(f"{name} called on empty list")
         best = values[0]
         for value in values[1:]:
-            found = order(value, best)
-            if type(found) is Failure:
-                return found
-            if found == sign:
+            if order(value, best) == sign:  # values without order are passed over
                 best = value
         return best
 
@@ -108,13 +103,20 @@ def _last_index_of(values: list[Any], wanted: Any) -> int:
 
 def _includes(value: Any, wanted: Any) -> Any:
     if type(value) is not list:
-        return equal(value, wanted)
+        return equal(value, wanted) is True
     if len(value) > _LONGEST_INCLUDES:
         return Failure(f"'includes' function cannot be applied to lists longer than {_LONGEST_INCLUDES} values")
     return any(equal(item, wanted) is True for item in value)
 
 
-def _slice(values: list[Any], start: int, end: int) -> Any:
+def _refused(function: str, *arguments: Any) -> Failure:
+    """The error of a function that looks at its arguments itself."""
+    return Failure(f"no such overload: {function}({', '.join(map(type_name, arguments))})")
+
+
+def _slice(values: Any, start: Any, end: Any) -> Any:
+    if type(values) is not list or type(start) is not int or type(end) is not int:
+        return _refused("slice", values, start, end)
     if start < 0 or end < 0:
         return Failure(f"cannot slice({start}, {end}), negative indexes not supported")
     if start > end:
@@ -124,7 +126,9 @@ def _slice(values: list[Any], start: int, end: int) -> Any:
     return values[start:end]
 
 
-def _flatten(values: list[Any], depth: int = 1) -> Any:
+def _flatten(values: Any, depth: Any = 1) -> Any:
+    if type(values) is not list or type(depth) is not int:
+        return Failure(f"no such overload: {type_name(values)}.flatten()")
     if depth < 0:
         return Failure("level must be non-negative")
     flat: list[Any] = []
@@ -136,7 +140,9 @@ def _flatten(values: list[Any], depth: int = 1) -> Any:
     return values if depth == 0 else flat
 
 
-def _distinct(values: list[Any]) -> list[Any]:
+def _distinct(values: Any) -> Any:
+    if type(values) is not list:
+        return _refused("distinct", values)
     kind = type(values[0]) if values else None
     if kind in (str, int, bytes, bool) and all(type(value) is kind for value in values):
         return list(dict.fromkeys(values))
@@ -147,7 +153,9 @@ def _distinct(values: list[Any]) -> list[Any]:
     return found
 
 
-def _sort_by_keys(values: list[Any], keys: list[Any]) -> Any:
+def _sort_by_keys(values: Any, keys: Any) -> Any:
+    if type(values) is not list or type(keys) is not list:
+        return _refused("@sortByAssociatedKeys", values, keys)
     if len(values) != len(keys):
         return Failure(
             f"@sortByAssociatedKeys() expected a list of the same size as the associated keys list, "
@@ -170,18 +178,20 @@ def _sort_by_keys(values: list[Any], keys: list[Any]) -> Any:
     return [value for _, value in pairs]
 
 
-def _sort(values: list[Any]) -> Any:
-    return _sort_by_keys(values, values)
+def _sort(values: Any) -> Any:
+    return _sort_by_keys(values, values) if type(values) is list else _refused("sort", values)
 
 
-def _range(count: int) -> Any:
+def _range(count: Any) -> Any:
+    if type(count) is not int:
+        return _refused("lists.range", count)
     if count > _LONGEST_RANGE:
         return Failure(f"lists.range exceeds maximum allowed limit of {_LONGEST_RANGE}")
     return list(range(count))
 
 
-def _reverse(values: list[Any]) -> list[Any]:
-    return values[::-1]
+def _reverse(values: Any) -> Any:
+    return values[::-1] if type(values) is list else _refused("reverse", values)
 
 
 def traversal(value: Any) -> int:
@@ -294,6 +304,7 @@ EXTENDED_LISTS: Final = Library(
         "list_reverse": _reverse,
     },
     macros=macros.SORTING,
+    guarded=False,
     prices={
         "list_slice": _result_price,
         "lists_range": _result_price,

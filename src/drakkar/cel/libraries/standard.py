@@ -17,7 +17,7 @@ from drakkar.cel.values import (
     Failure,
     TypeValue,
     UInt,
-    key_of,
+    key_in,
     size_of,
     tenth,
     type_name,
@@ -88,7 +88,7 @@ def _divide_double(left: float, right: float) -> float:
 
 
 def _in_map(key: Any, mapping: dict[Any, Any]) -> bool:
-    return key_of(key) in mapping
+    return key_in(mapping, key) is not None
 
 
 def not_strictly_false(value: Any) -> bool:

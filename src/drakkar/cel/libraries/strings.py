@@ -37,8 +37,10 @@ def _index_of(text: str, part: str) -> int:
 
 
 def _index_of_from(text: str, part: str, start: int) -> Any:
-    if start < 0 or start > len(text):
-        return start if not part and False else _out_of_range(start)
+    if start < 0:
+        return _out_of_range(start)
+    if not part:
+        return start
     return text.find(part, start)
 
 
@@ -47,11 +49,11 @@ def _last_index_of(text: str, part: str) -> int:
 
 
 def _last_index_of_until(text: str, part: str, start: int) -> Any:
-    if not part:
-        return start if 0 <= start <= len(text) else _out_of_range(start)
-    if start < 0 or start >= len(text):
+    if start < 0:
         return _out_of_range(start)
-    return text.rfind(part, 0, start + len(part))
+    if not part:
+        return start
+    return -1 if start >= len(text) else text.rfind(part, 0, start + len(part))
 
 
 def _replace(text: str, old: str, new: str, count: int = -1) -> Any:
