@@ -213,3 +213,18 @@ async def advance(clock: FakeClock, awaitable: Awaitable[None]) -> None:
         await clock.advance(0.5)
         await asyncio.sleep(0)
     await task
+
+
+def test_a_slice_belongs_to_the_node_that_is_there_now() -> None:
+    async def story(api: FakeApi, publisher: SlicePublisher, clock: FakeClock) -> None:
+        publisher.publish(pool((lamp("lamp-0"),)))
+        await publisher.settled()
+        (obj,) = api.under(SLICES)
+        api.remove(NODE)
+        api.put(NODE, {"kind": "Node"})
+        api.remove(f"{SLICES}/{obj['metadata']['name']}")
+        await until(lambda: bool(api.under(SLICES)))
+        (owner,) = api.under(SLICES)[0]["metadata"]["ownerReferences"]
+        assert owner["uid"] == api.objects[NODE]["metadata"]["uid"] != obj["metadata"]["ownerReferences"][0]["uid"]
+
+    publishing(story)

@@ -139,7 +139,8 @@ def test_a_reload_changes_dynamic_majors_and_a_reboot_the_boot(tmp_path: Path) -
     one.unload_driver()
     assert list(one.devices()) == [] and one.faults()[0].kind == "driver-not-loaded"
     one.load_driver("590.48.01", "13.1")
-    assert not set(before.values()) & set(one.majors.values())
+    assert one.majors.pop("nvidia") == before.pop("nvidia") == 195
+    assert not set(before.values()) & {one.majors[name] for name in before}
     assert one.devices()[0].driver_version == "590.48.01"
     assert one.devices()[0].mig_instances == ()
     assert (one.driver_root / "usr/lib/x86_64-linux-gnu/libcuda.so.590.48.01").exists()
@@ -182,3 +183,15 @@ def test_a_hundred_machines_cost_next_to_nothing(tmp_path: Path) -> None:
         assert one.node_description.labels
     assert time.process_time() - start < 1.0
     assert not list(tmp_path.glob("*/driver-root"))
+
+
+def test_a_host_with_real_gpus_lends_none_of_its_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree, "_majors_in_use", lambda path: {195, 254, 253})
+    one = machine(tmp_path)
+    assert not {195, 254, 253} & set(one.majors.values())
+    assert {node.major for gpu in one.devices() for node in gpu.nodes} == {one.majors["nvidia"]}
+    before = one.majors
+    one.load_driver()
+    assert one.majors["nvidia"] == before["nvidia"]
+    assert one.majors["nvidia-uvm"] != before["nvidia-uvm"]
+    assert f"v|nodes|{before['nvidia']}\n" in (one.driver_root / "usr/share/nvidia-smi/devices").read_text()

@@ -118,6 +118,11 @@ def free_majors(names: Iterable[str], *, proc_devices: Path = Path("/proc/device
     return {name: next(free) for name in names}
 
 
+def is_free_major(major: int, *, proc_devices: Path = Path("/proc/devices")) -> bool:
+    """Whether no character driver of the host that simulates has this major."""
+    return major not in _majors_in_use(proc_devices)
+
+
 def _majors_in_use(proc_devices: Path) -> set[int]:
     try:
         text = proc_devices.read_text(encoding="ascii", errors="replace")

@@ -59,7 +59,6 @@ class SlicePublisher:
         self._pool: Pool | None = None
         self._contents: list[dict[str, Any]] = []
         self._own_versions: set[str] = set()
-        self._node_uid = ""
         self._wanted = self._reached = 0
         self._work = asyncio.Event()
         self._progress = asyncio.Event()
@@ -152,18 +151,14 @@ class SlicePublisher:
     async def _reconcile(self) -> None:
         assert self._pool is not None
         renew, self._renew_due = self._renew_due, False
-        if not self._node_uid:
-            node = await self._client.get(NODES, self.node_name)
-            self._node_uid = node["metadata"]["uid"]
         published = await self._client.list(RESOURCE_SLICES, field_selector=self._selector)
         now = rfc3339(self._clock.now())
         changes = plan(self._pool, self._contents, published.items, now=now, renew=renew)
         for obj in changes.updates:
             self._remember(await self._client.update(RESOURCE_SLICES, obj))
+        owner = await self._owner() if changes.creates else {}
         for obj in changes.creates:
-            obj["metadata"]["ownerReferences"] = [
-                {"apiVersion": "v1", "kind": "Node", "name": self.node_name, "uid": self._node_uid, "controller": True}
-            ]
+            obj["metadata"]["ownerReferences"] = [owner]
             self._remember(await self._client.create(RESOURCE_SLICES, obj))
         for obj in changes.deletes:
             metadata = obj["metadata"]
@@ -172,6 +167,12 @@ class SlicePublisher:
             except ApiError as error:
                 if not error.not_found:
                     raise
+
+    async def _owner(self) -> dict[str, Any]:
+        """The Node as owner. Asked for each time: a Node made again has another UID, and slices of the old one go."""
+        node = await self._client.get(NODES, self.node_name)
+        uid = node["metadata"]["uid"]
+        return {"apiVersion": "v1", "kind": "Node", "name": self.node_name, "uid": uid, "controller": True}
 
     def _remember(self, written: dict[str, Any]) -> None:
         self._own_versions.add(written["metadata"]["resourceVersion"])

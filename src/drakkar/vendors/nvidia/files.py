@@ -12,7 +12,7 @@ from functools import cache
 
 from drakkar.hardware.machine import DeviceNode
 from drakkar.vendors.nvidia import mig
-from drakkar.vendors.nvidia.gpu import CONTROL_MINOR, GPU_MAJOR, MODESET_MINOR, Gpu
+from drakkar.vendors.nvidia.gpu import CONTROL_MINOR, MODESET_MINOR, Gpu
 from drakkar.vendors.nvidia.models import ServerModel
 
 #: Library (without `.so.<version>`) to the suffix of its soname link; None: the soname is the full name.
@@ -72,12 +72,12 @@ def library_tree(version: str, architecture: str) -> tuple[dict[str, str], dict[
 
 def control_nodes(majors: Mapping[str, int]) -> tuple[DeviceNode, ...]:
     """The nodes that every GPU container gets: control, UVM and modeset."""
-    uvm = majors["nvidia-uvm"]
+    gpu, uvm = majors["nvidia"], majors["nvidia-uvm"]
     return (
-        DeviceNode("/dev/nvidiactl", GPU_MAJOR, CONTROL_MINOR),
+        DeviceNode("/dev/nvidiactl", gpu, CONTROL_MINOR),
         DeviceNode("/dev/nvidia-uvm", uvm, 0),
         DeviceNode("/dev/nvidia-uvm-tools", uvm, 1),
-        DeviceNode("/dev/nvidia-modeset", GPU_MAJOR, MODESET_MINOR),
+        DeviceNode("/dev/nvidia-modeset", gpu, MODESET_MINOR),
     )
 
 
@@ -166,8 +166,9 @@ def sysfs(gpus: Sequence[Gpu], server: ServerModel) -> tuple[dict[str, str], dic
 
 
 def _proc_devices(majors: Mapping[str, int]) -> str:
-    rows = [(1, "mem"), (5, "/dev/tty"), (GPU_MAJOR, "nvidia"), (GPU_MAJOR, "nvidia-modeset"), (GPU_MAJOR, "nvidiactl")]
-    rows += sorted((major, name) for name, major in majors.items())
+    gpu = majors["nvidia"]
+    drivers = [*majors.items(), ("nvidia-modeset", gpu), ("nvidiactl", gpu)]
+    rows = [(1, "mem"), (5, "/dev/tty"), *sorted((major, name) for name, major in drivers)]
     return "Character devices:\n" + "".join(f"{major:3d} {name}\n" for major, name in rows) + "\nBlock devices:\n"
 
 

@@ -12,7 +12,7 @@ from drakkar.hardware.machine import Device, DeviceNode
 from drakkar.vendors.nvidia import mig
 from drakkar.vendors.nvidia.models import GpuModel
 
-#: Majors that never change: the GPUs, nvidiactl and modeset share one.
+#: The major that GPUs, nvidiactl and modeset share on every real host.
 GPU_MAJOR = 195
 CONTROL_MINOR = 255
 MODESET_MINOR = 254

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -59,7 +59,7 @@ def build_machine(model_name: str, node_name: str, root: Path, *, seed: int | st
             seed=str(seed),
             driver_version=models.DRIVER_VERSION,
             cuda_version=models.CUDA_VERSION,
-            majors=tree.free_majors(files.DYNAMIC_DRIVERS),
+            majors=_majors(),
             gpus=tuple(GpuState() for _ in server.gpus),
         )
         store.write(state)
@@ -281,13 +281,7 @@ class SimulatedMachine:
     def load_driver(self, version: str | None = None, cuda: str | None = None) -> None:
         """Loads the kernel module, perhaps another version; dynamic majors come out different from before."""
         state = self._state
-        old = set(state.majors.values())
-        majors: dict[str, int] = {}
-        for major in tree.free_majors([*files.DYNAMIC_DRIVERS, *(str(number) for number in old)]).values():
-            if major not in old and len(majors) < len(files.DYNAMIC_DRIVERS):
-                majors[files.DYNAMIC_DRIVERS[len(majors)]] = major
-        for name in files.DYNAMIC_DRIVERS:
-            majors.setdefault(name, state.majors[name])
+        majors = _majors(but_not=state.majors)
         gpus = tuple(GpuState(mig_enabled=self._keeps_mig(gpu), lost=gpu.lost) for gpu in state.gpus)
         changed = msgspec.structs.replace(
             state,
@@ -375,7 +369,7 @@ class SimulatedMachine:
             bus_id=slot.busId,
             pcie_root=slot.pcieRoot,
             numa_node=slot.numa if slot.numa >= 0 else None,
-            nodes=(DeviceNode(f"/dev/nvidia{minor}", GPU_MAJOR, minor),),
+            nodes=(DeviceNode(f"/dev/nvidia{minor}", self._state.majors["nvidia"], minor),),
             lost=state.lost,
             index=index,
             minor=minor,
@@ -407,7 +401,7 @@ class SimulatedMachine:
             gpu_instance=gi,
             compute_instance=0,
             nodes=(
-                DeviceNode(f"/dev/nvidia{minor}", GPU_MAJOR, minor),
+                DeviceNode(f"/dev/nvidia{minor}", self._state.majors["nvidia"], minor),
                 files.capability_node(caps, mig.gpu_instance_capability(minor, gi)),
                 files.capability_node(caps, mig.compute_instance_capability(minor, gi, 0)),
             ),
@@ -466,6 +460,17 @@ class SimulatedMachine:
         for gpu in self.gpus():
             shutil.rmtree(root / f"proc/driver/nvidia/capabilities/gpu{gpu.minor}", ignore_errors=True)
             tree.write_files(root, files.instance_capability_files(gpu))
+
+
+def _majors(but_not: Mapping[str, int] | None = None) -> dict[str, int]:
+    """Character majors of the driver: NVIDIA's own for the GPUs unless this host has real ones, dynamic ones else."""
+    old = dict(but_not or {})
+    taken = set(old.values())
+    gpu = old.get("nvidia") or (GPU_MAJOR if tree.is_free_major(GPU_MAJOR) else None)
+    names = [*files.DYNAMIC_DRIVERS, "nvidia", *(f"old {number}" for number in taken)]
+    free = [major for major in tree.free_majors(names).values() if major not in taken]
+    majors = dict(zip([*files.DYNAMIC_DRIVERS, "nvidia"], free, strict=False))
+    return majors if gpu is None else majors | {"nvidia": gpu}
 
 
 def _gpu_faults(gpu: Gpu) -> list[Fault]:

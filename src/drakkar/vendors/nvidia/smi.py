@@ -19,6 +19,7 @@ from drakkar.vendors.nvidia import mig
 from drakkar.vendors.nvidia.files import library_folder
 from drakkar.vendors.nvidia.gpu import Gpu
 from drakkar.vendors.nvidia.models import data_file
+from drakkar.vendors.nvidia.xids import xid
 
 #: How nvidia-smi spells the brands that the DRA driver publishes.
 _BRANDS = {"Nvidia": "NVIDIA", "NvidiaRTX": "NVIDIA RTX", "QuadroRTX": "Quadro RTX", "GeForceRTX": "GeForce"}
@@ -40,6 +41,7 @@ def hardware_file(
         "cuda": cuda,
         "nvml": driver.rpartition(".")[0] if driver.count(".") > 1 else driver,
         "library": f"{library_folder(architecture)}/libnvidia-ml.so.{driver}",
+        "nodes": str(majors["nvidia"]),
         "caps": str(majors["nvidia-caps"]),
         "loaded": "yes" if loaded else "no",
     }
@@ -141,16 +143,12 @@ def query_fields(gpu: Gpu) -> dict[str, tuple[str, str]]:
 
 def recovery_action(gpu: Gpu) -> str:
     """What the GPU asks for after its XIDs, in nvidia-smi's words; the worst wish wins."""
-    actions = {_RECOVERY.get(code) for code in gpu.xids}
-    return next((word for word in ("Reboot", "Reset") if word in actions), "None")
+    actions = {known.action for code in gpu.xids if (known := xid(code)) is not None}
+    return next((word for action, word in _RECOVERY.items() if action in actions), "None")
 
 
-#: Recovery wishes by XID, for the codes whose first response is more than restarting a program.
-_RECOVERY = {
-    79: "Reboot",
-    151: "Reboot",
-    **dict.fromkeys((46, 48, 62, 63, 64, 74, 95, 109, 119, 120, 136, 140, 143, 155, 156, 158), "Reset"),
-}
+#: The catalogue's first response to the tool's word, the worst first.
+_RECOVERY = {"reboot": "Reboot", "reset-gpu": "Reset"}
 
 
 def _temperature(gpu: Gpu) -> int:

@@ -89,7 +89,7 @@ say_refused() {
 }
 
 survey_gpu() {
-    [ "$1" = 195 ] && [ "$2" != 254 ] || return 0
+    [ "$1" = "$gpu_major" ] && [ "$2" != 254 ] || return 0
     case $verdict:$2 in
         refused:*)
             say_refused "${3#"$root"}" "$1" "$2"
@@ -139,6 +139,7 @@ start() {
     fact cuda; cuda=$found
     fact nvml; nvml=$found
     fact library; library=$found
+    fact nodes; gpu_major=$found
     fact caps; caps_major=$found
     fact loaded; loaded=$found
     if [ ! -e "$root$library" ]; then
