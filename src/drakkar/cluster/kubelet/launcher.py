@@ -233,11 +233,9 @@ def _termination_file(node: Node, pod: Pod, container: str) -> Path:
 
 
 def _limits(spec: Spec) -> Limits:
-    resources = spec.get("resources") or {}
-    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    limits = (spec.get("resources") or {}).get("limits") or {}
     cpu, memory = limits.get("cpu"), limits.get("memory")
     return Limits(
-        Quantity.parse(requests.get("cpu", cpu or "0")).milli_value(),
         Quantity.parse(cpu).milli_value() if cpu else None,
         Quantity.parse(memory).value() if memory else None,
     )

@@ -152,11 +152,11 @@ def _capabilities(request: ContainerRequest) -> list[str]:
 
 
 def _limits(limits: Limits) -> dict[str, Any]:
+    # CPU requests get no weight. A kubelet gives a container without a request 2 of 1024 shares, which is right on a
+    # machine that belongs to pods; here it would starve containers beside everything else that runs on this machine.
     result: dict[str, Any] = {}
-    cpu: dict[str, int] = {"shares": max(2, limits.cpu_request_milli * 1024 // 1000)}
     if limits.cpu_limit_milli:
-        cpu |= {"quota": max(1000, limits.cpu_limit_milli * 100), "period": 100_000}
-    result["cpu"] = cpu
+        result["cpu"] = {"quota": max(1000, limits.cpu_limit_milli * 100), "period": 100_000}
     if limits.memory_limit:
         result["memory"] = {"limit": limits.memory_limit}
     return result

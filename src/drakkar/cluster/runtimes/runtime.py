@@ -42,7 +42,6 @@ class User:
 class Limits:
     """CPU in thousandths of a core, memory in bytes; None means no limit."""
 
-    cpu_request_milli: int = 0
     cpu_limit_milli: int | None = None
     memory_limit: int | None = None
 
