@@ -28,12 +28,15 @@ _FATAL: Final = re.compile(r"^(?:F\d|E\d)|level=(?:fatal|error)|\bError:|panic",
 
 
 def for_pod(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Iterator[Finding]:
-    """Nodes whose missing devices keep a pending pod waiting, if no published device of its classes is free."""
+    """Nodes that would take a pending pod and whose devices are missing."""
     wanted = [request for use in uses if use.allocation is None for request in requests_of(use.devices)]
     if not wanted:
         return
+    refusals = situation.refusals(pod)
     for finding in nodes(situation):
-        yield _for(finding, affected(situation.snapshot, pod))
+        kind, _, name = finding.subject.partition("/")
+        if kind != "Node" or not refusals.get(name):
+            yield _for(finding, affected(situation.snapshot, pod))
     if not situation.devices and not situation.snapshot.all("ResourceSlice"):
         yield Finding(
             "slice-never-published",

@@ -72,7 +72,7 @@ def _not_registered(
         evidence.append(
             Evidence(f"plugin pod {name_of(plugin)} on {node} is not ready: {_waiting(plugin)}", reference(plugin))
         )
-    if not plugins:
+    if not plugins and situation.plugin_pods():
         evidence.append(Evidence(f"no plugin pod of {driver} runs on node {node}", f"Node/{node}"))
     others = sorted({(p.get("spec") or {}).get("nodeName", "") for p in situation.plugin_pods() if ready(p)} - {""})
     if others:
@@ -103,7 +103,7 @@ def _not_registered(
         reference(pod),
         f"the kubelet of {node} knows no DRA driver {driver}: no ready plugin of it runs there",
         tuple(evidence),
-        f"kubectl get pods -A -o wide --field-selector spec.nodeName={node}; bring the driver's node plugin back",
+        f"bring the driver on {node} back (its node plugin, or the process that serves it); the kubelet then retries",
         affects=affected(situation.snapshot, pod) | {f"Node/{node}"},
     )
 

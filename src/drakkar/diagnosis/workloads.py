@@ -66,7 +66,14 @@ def _undecided_by_claims(situation: Situation, pod: Object, uses: list[ClaimUse]
 
 
 _MORE_DEVICES_WOULD_HELP: Final = frozenset(
-    {"selector-matches-nothing", "devices-in-use", "capacity-exhausted", "counters-exhausted", "devices-tainted"}
+    {
+        "selector-matches-nothing",
+        "devices-in-use",
+        "capacity-exhausted",
+        "counters-exhausted",
+        "devices-tainted",
+        "node-mismatch",
+    }
 )
 
 
