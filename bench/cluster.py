@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench._tables import Figure, show
+from drakkar.cluster.places import remove_tree
 from tools import kubectl as kubectls
 
 DRAKKAR = str(Path(sys.executable).with_name("drakkar"))
@@ -67,7 +68,7 @@ class Embedded:
     def end(self) -> None:
         self.process.terminate()
         self.process.wait(60)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_tree(Path(self.folder))
 
 
 def _timed(call: Callable[[], object]) -> float:

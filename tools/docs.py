@@ -6,7 +6,8 @@ A block fenced as ``console`` is a session: lines that begin with ``$ `` are com
 lines below are what they print. Blocks of one file share a shell, a working directory (a fresh copy of the clone) and
 its environment. In the expected output ``...`` at the end of a line or alone on one stands for anything, ``<…>`` in
 angle brackets for any one word; runs of blanks count as one. ``# exit 1`` behind a command says that it must fail so.
-Blocks fenced otherwise are not run. With ``--user`` the blocks run as that user, in a copy of the clone of its own.
+`kubectl get` and `kubectl logs` may be looked at for
+five seconds until they show what the page shows. Blocks fenced otherwise are not run. With ``--user`` the blocks run as that user, in a copy of the clone of its own.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 _END = "@@drakkar-docs-end@@"
 _TIMEOUT = 900
+_LOOKING = ("kubectl get ", "kubectl logs ")
+_LOOKS = 20
 
 
 @dataclass
@@ -84,6 +88,11 @@ def run(file: Path, clone: Path, user: str) -> list[str]:
     try:
         for command in commands(file):
             code, printed = shell.execute(command.text)
+            for _ in range(_LOOKS if command.text.startswith(_LOOKING) else 0):
+                if code == command.exit and fits(command.expected, printed):
+                    break
+                time.sleep(0.25)  # what a reader sees a moment later
+                code, printed = shell.execute(command.text)
             where = f"{file.relative_to(ROOT)}:{command.line}: $ {command.text}"
             if code != command.exit:
                 problems.append(

@@ -22,7 +22,6 @@ import argparse
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,6 +32,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from drakkar.cluster.places import remove_tree
 
 ROOT = Path(__file__).resolve().parents[1]
 DRAKKAR = str(Path(sys.executable).with_name("drakkar"))
@@ -61,8 +62,13 @@ def cluster(nodes: list[str], *, runtime: str, name: str = "example") -> Iterato
             raise Failed(f"{shlex.join(command)}\n{started.stderr}")
         yield environment
     finally:
-        subprocess.run([DRAKKAR, "down", "--name", name], env=environment, capture_output=True, timeout=60, check=False)
-        shutil.rmtree(folder, ignore_errors=True)
+        ended = subprocess.run(
+            [DRAKKAR, "down", "--name", name], env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        left = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if folder in line]
+        remove_tree(Path(folder))
+    if ended.returncode or left:
+        raise Failed(f"the cluster did not end cleanly: {ended.stderr}{left}")
 
 
 def run(

@@ -1,7 +1,6 @@
 """Clusters for the command line's tests: short folders (sockets), and gone afterwards whatever happens."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from drakkar.cluster.places import remove_tree
 from tests.conftest import kubectl
 
 DRAKKAR = str(Path(sys.executable).with_name("drakkar"))
@@ -84,7 +84,7 @@ class World:
     def end(self) -> None:
         for record in (self.folder / "run").glob("*/cluster.json"):
             self.drakkar("down", "--name", record.parent.name)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove_tree(Path(self.folder))
 
 
 @pytest.fixture

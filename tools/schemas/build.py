@@ -1,8 +1,9 @@
 """Build the data files of `drakkar.cluster.machinery` from what the Kubernetes project publishes.
 
-Two sources are joined: `reflection/` prints what only Go knows (JSON names, pointers, omitempty, protobuf numbers, merge
-keys), and the OpenAPI v3 documents of the `k8s.io/kubernetes` module say how lists and maps merge under server-side
-apply, and which defaults map keys have. The result is one small compressed file per Go package, loaded when first used.
+Two sources are joined: `reflection/` prints what only Go knows (JSON names, pointers, omitempty, protobuf numbers,
+merge keys), and the OpenAPI v3 documents of the `k8s.io/kubernetes` module say how lists and maps merge under server-
+side apply, and which defaults map keys have. The result is one small compressed file per Go package, loaded when
+first used.
 
     go mod download -json k8s.io/kubernetes@v1.37.2        # prints "Dir"
     cd reflection && go run . > /tmp/types.json && cd ..
@@ -29,7 +30,8 @@ SERVED = {
     "resource.k8s.io/v1beta2", "scheduling.k8s.io/v1", "storage.k8s.io/v1",
 }  # fmt: skip
 SCALARS = {
-    "string": "s", "bool": "b", "int32": "i4", "int64": "i8", "int": "i8", "uint32": "u4", "uint64": "u8", "uint8": "u1",
+    "string": "s", "bool": "b", "int32": "i4", "int64": "i8", "int": "i8", "uint32": "u4", "uint64": "u8",
+    "uint8": "u1",
     "uint16": "u2", "int16": "i2", "int8": "i1", "float32": "f4", "float64": "f8", "bytes": "B", "time": "T",
     "microtime": "M", "duration": "D", "fields": "F", "quantity": "Q", "intorstring": "X", "raw": "R", "json": "J",
 }  # fmt: skip

@@ -1,6 +1,7 @@
-"""Write the column definitions of `kubectl get` tables from Kubernetes' printers (names, types, priorities, descriptions).
+"""Write the column definitions of `kubectl get` tables from Kubernetes' printers (names, types, priorities,
+descriptions).
 
-    python columns.py DIR ../../src/drakkar/cluster/machinery/data     # DIR of the k8s.io/kubernetes module
+python columns.py DIR ../../src/drakkar/cluster/machinery/data     # DIR of the k8s.io/kubernetes module
 """
 
 from __future__ import annotations
@@ -12,12 +13,54 @@ from pathlib import Path
 
 PRINTERS = "pkg/printers/internalversion/printers.go"
 SERVED = set(
-    "Pod PodTemplate PodDisruptionBudget ReplicationController ReplicaSet DaemonSet Job CronJob Service Ingress"
-    " IngressClass StatefulSet Endpoints Node Event Namespace Secret ServiceAccount PersistentVolume PersistentVolumeClaim"
-    " Deployment HorizontalPodAutoscaler ConfigMap NetworkPolicy RoleBinding ClusterRoleBinding Lease StorageClass"
-    " ControllerRevision ResourceQuota PriorityClass RuntimeClass EndpointSlice CSINode CSIDriver MutatingWebhook"
-    " ValidatingWebhook ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding DeviceClass ResourceClaim"
-    " ResourceClaimTemplate ResourceSlice DeviceTaint CertificateSigningRequest Scale".split()
+    [
+        "Pod",
+        "PodTemplate",
+        "PodDisruptionBudget",
+        "ReplicationController",
+        "ReplicaSet",
+        "DaemonSet",
+        "Job",
+        "CronJob",
+        "Service",
+        "Ingress",
+        "IngressClass",
+        "StatefulSet",
+        "Endpoints",
+        "Node",
+        "Event",
+        "Namespace",
+        "Secret",
+        "ServiceAccount",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "Deployment",
+        "HorizontalPodAutoscaler",
+        "ConfigMap",
+        "NetworkPolicy",
+        "RoleBinding",
+        "ClusterRoleBinding",
+        "Lease",
+        "StorageClass",
+        "ControllerRevision",
+        "ResourceQuota",
+        "PriorityClass",
+        "RuntimeClass",
+        "EndpointSlice",
+        "CSINode",
+        "CSIDriver",
+        "MutatingWebhook",
+        "ValidatingWebhook",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "DeviceClass",
+        "ResourceClaim",
+        "ResourceClaimTemplate",
+        "ResourceSlice",
+        "DeviceTaint",
+        "CertificateSigningRequest",
+        "Scale",
+    ]
 )
 RENAMED = {
     "DeviceTaint": "DeviceTaintRule",

@@ -83,17 +83,20 @@ def _run(where: Places, requests: list[Any], port: int, runtime: str, images: tu
         starting = asyncio.create_task(cluster.start())
         stopping = asyncio.create_task(cluster.stopped.wait())
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if starting.done():
-            await starting  # its error, if any
-            import msgspec
+        try:
+            if starting.done():
+                await starting  # its error, if any
+                import msgspec
 
-            report.ready(msgspec.to_builtins(cluster.record()))
-        else:
-            starting.cancel()
-            await asyncio.gather(starting, return_exceptions=True)
-        await stopping
-        report.step("ending")
-        await cluster.stop()
+                report.ready(msgspec.to_builtins(cluster.record()))
+            else:
+                starting.cancel()
+                await asyncio.gather(starting, return_exceptions=True)
+            await stopping
+            report.step("ending")
+        finally:
+            stopping.cancel()
+            await cluster.stop()
 
     with _event_loop() as runner:
         runner.run(serve())
@@ -121,17 +124,18 @@ class _Report:
 
     def step(self, text: str) -> None:
         line = f"{time.monotonic() - self._begun:6.2f} s  {text}"
-        if self._pipe is None:
-            click.echo(line, err=True)
-        else:
-            with contextlib.suppress(OSError):
+        # Nobody may be listening any more: the parent left, the terminal was closed. That must not disturb the cluster.
+        with contextlib.suppress(OSError, ValueError):
+            if self._pipe is None:
+                click.echo(line, err=True)
+            else:
                 print(line, file=self._pipe, flush=True)
 
     def ready(self, record: dict[str, Any]) -> None:
         if self._pipe is None:
             _announce(record, self._output)
             return
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             self._pipe.close()
 
 

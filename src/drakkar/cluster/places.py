@@ -12,7 +12,6 @@ import contextlib
 import fcntl
 import os
 import re
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -166,7 +165,7 @@ def occupied(where: Places) -> Iterator[None]:
         finally:
             _clear(where)
             if not where.durable:
-                shutil.rmtree(where.data, ignore_errors=True)
+                remove_tree(where.data)
 
 
 def _clear(where: Places) -> None:
@@ -174,9 +173,39 @@ def _clear(where: Places) -> None:
     where.record.unlink(missing_ok=True)
     where.control.unlink(missing_ok=True)
     for folder in (where.runtime / "n", where.memory / "cdi"):
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
     if where.memory != where.runtime:
-        shutil.rmtree(where.memory, ignore_errors=True)
+        remove_tree(where.memory)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove `folder`, never what is mounted in it: a killed cluster may have left a view of the host there.
+
+    Mounts below it are detached first; where that is not allowed, what lies under them is left.
+    """
+    from drakkar.cluster.runtimes.mounts import unmount
+
+    text = str(folder.resolve())
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+        points = [line.split()[4].encode().decode("unicode_escape") for line in lines]
+        for point in sorted((point for point in points if point.startswith(f"{text}/")), reverse=True):
+            with contextlib.suppress(DrakkarError, OSError):
+                unmount(Path(point))
+    with contextlib.suppress(OSError):
+        _remove_on(folder, folder.lstat().st_dev)
+
+
+def _remove_on(folder: Path, device: int) -> None:
+    """Remove what lies on `device` only, so that nothing behind a mount point can be reached."""
+    for entry in os.scandir(folder):
+        with contextlib.suppress(OSError):
+            if not entry.is_dir(follow_symlinks=False):
+                Path(entry.path).unlink()
+            elif entry.stat(follow_symlinks=False).st_dev == device:
+                _remove_on(Path(entry.path), device)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def make_data(folder: Path) -> None:
