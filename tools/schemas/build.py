@@ -104,7 +104,7 @@ def struct(entry: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
     fields = []
     for field in entry["fields"] or ():
         flags = field.get("omit", "") + ("p" if field.get("pointer") else "") + ("i" if field.get("inline") else "")
-        number = (field.get("protobuf", "").split(",") + ["", ""])[1]
+        number = [*field.get("protobuf", "").split(","), "", ""][1]
         extra = {} if field.get("inline") else merge_rule(properties.get(field["name"], {}))
         if field.get("strategy"):
             extra["s"] = field["strategy"]

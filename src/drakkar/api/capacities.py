@@ -1,12 +1,13 @@
 """What is wrong with a capacity of a device and the policy for requests that share it (KEP-5075, KEP-5729 fractions).
 
-A policy names a default and either the valid values or a range; everything must fit below the capacity, and range arithmetic
-must stay within 64 bits (whole numbers, or thousandths if anything is fractional).
+A policy names a default and either the valid values or a range; everything must fit below the capacity, and range
+arithmetic must stay within 64 bits (whole numbers, or thousandths if anything is fractional).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from drakkar.api import shared
@@ -53,7 +54,7 @@ def _quantity(value: Any) -> Quantity:
 def _check_values(default: Quantity, maximum: Quantity, values: Sequence[Quantity], path: str) -> Found:
     found = [
         invalid(f"{path}[{index + 1}]", str(after), "values must be sorted in ascending order")
-        for index, (before, after) in enumerate(zip(values, values[1:], strict=False))
+        for index, (before, after) in enumerate(pairwise(values))
         if before > after
     ]
 
@@ -61,7 +62,7 @@ def _check_values(default: Quantity, maximum: Quantity, values: Sequence[Quantit
         too_large = f"option is larger than capacity value: {maximum}"
         return [invalid(place, str(value), too_large)] if value > maximum else []
 
-    found += [error for error in shared.check_set(values, VALUES_LIMIT, check, _key, path)]
+    found += shared.check_set(values, VALUES_LIMIT, check, _key, path)
     if default not in values or len(values) > VALUES_LIMIT:
         found.append(invalid(path, str(default), "default value is not valid according to the requestPolicy"))
     return found

@@ -188,7 +188,10 @@ def _check_derived(items: Sequence[Json], path: str, attributes: Attributes, req
         about = ("", request, request.partition("/")[0])
         found: Found = []
         if name and not any(name in attributes.get(key, ()) for key in about):
-            detail = "must be referenced by at least one matchAttribute or distinctAttribute constraint targeting this request"
+            detail = (
+                "must be referenced by at least one matchAttribute or distinctAttribute constraint targeting this"
+                " request"
+            )
             found.append(invalid(f"{place}.name", name, detail))
         expression = item.get("expression")
         return found + (check_expression(expression, f"{place}.expression") if expression else [])
@@ -308,8 +311,9 @@ def check_claim_status(claim: Json, old: Json) -> Found:
     )
     if reserved and allocation is None:
         found.append(forbidden("status.reservedFor", "may not be specified when `allocated` is not set"))
-    elif reserved and meta.get("deletionTimestamp"):
-        if any(consumer not in (before.get("reservedFor") or []) for consumer in reserved):
+    elif meta.get("deletionTimestamp"):
+        former = before.get("reservedFor") or []
+        if any(consumer not in former for consumer in reserved):
             detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
             found.append(forbidden("status.reservedFor", detail))
     if allocation is not None and before.get("allocation") is not None:

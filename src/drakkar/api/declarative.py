@@ -345,7 +345,8 @@ def _extended_resource(value: Any, path: str, _: Any) -> Found:
 _SIMPLE: Final[dict[str, Callable[[Any, str, Any], Found]]] = {
     "OptionalValue": _absent, "OptionalSlice": _absent, "OptionalMap": _absent, "OptionalPointer": _absent_pointer,
     "RequiredValue": _absent, "RequiredSlice": _absent, "RequiredMap": _absent, "RequiredPointer": _absent_pointer,
-    "ForbiddenValue": _present, "ForbiddenSlice": _present, "ForbiddenMap": _present, "ForbiddenPointer": _present_pointer,
+    "ForbiddenValue": _present, "ForbiddenSlice": _present, "ForbiddenMap": _present,
+    "ForbiddenPointer": _present_pointer,
     "MaxItems": _max_items, "MinItems": _min_items, "MaxBytes": _max_bytes, "MaxLength": _max_length,
     "ValSliceUnique": _unique, "Enum": _enum,
     "ShortName": _format(_short_name, "format=k8s-short-name"),

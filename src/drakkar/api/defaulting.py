@@ -1,13 +1,15 @@
 """Defaults of resource.k8s.io objects, filled in before anything else looks at them.
 
-Claims: allocation mode ExactCount with count 1, toleration operator Equal; taints: the time they were added. The clock is an
-argument, `now` as RFC 3339 with whole seconds.
+Claims: allocation mode ExactCount with count 1, toleration operator Equal; taints: the time they were added. The
+clock is an argument, `now` as RFC 3339 with whole seconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+from drakkar.api.conversion import convert
 
 __all__ = ["default"]
 
@@ -16,6 +18,8 @@ Json = dict[str, Any]
 
 def default(obj: Json, *, now: str) -> Json:
     """The object with defaults; the same object if there is nothing to fill in."""
+    if obj.get("apiVersion") == "resource.k8s.io/v1beta1":
+        return convert(default(convert(obj, "v1"), now=now), "v1beta1")
     kind = obj.get("kind")
     spec = obj.get("spec")
     if not isinstance(spec, dict):

@@ -1,7 +1,7 @@
 """CEL selectors in objects: their length, whether they compile, and whether they may cost too much.
 
-A selector is compiled as a *new* expression (the libraries a 1.37 server lets users write); what is stored already is not
-looked at again. KEP-4381, limits in resource.k8s.io types.
+A selector is compiled as a *new* expression (the libraries a 1.37 server lets users write); what is stored already is
+not looked at again. KEP-4381, limits in resource.k8s.io types.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final
 
-from drakkar.api.fields import FieldError, forbidden, internal, invalid, required, too_long
+from drakkar.api.fields import FieldError, forbidden, invalid, required, too_long
 
 __all__ = ["check_expression", "check_selector", "check_selectors"]
 
@@ -48,10 +48,6 @@ def check_expression(expression: str, path: str, *, stored: bool = False) -> lis
     kind, detail = _compiled(expression)
     if kind == "cost":
         return [forbidden(path, detail)]
-    if kind == "required":
-        return [required(path, detail)]
-    if kind == "internal":
-        return [internal(path, detail)]
     return [invalid(path, expression, detail)] if kind else []
 
 
@@ -63,7 +59,7 @@ def _compiled(expression: str) -> tuple[str, str]:
     try:
         program = _environment().compile(expression)
     except cel.CelError as error:
-        return ("internal" if error.kind == "internal" else "invalid"), error.message
+        return "invalid", error.message
     if program.estimated_cost > COST_LIMIT:
         return "cost", "too complex, exceeds cost limit"
     return "", ""

@@ -42,7 +42,8 @@ INTERNAL: Final = "InternalError"
 
 _WORDS: Final = {
     INVALID: "Invalid value", REQUIRED: "Required value", FORBIDDEN: "Forbidden", NOT_SUPPORTED: "Unsupported value",
-    DUPLICATE: "Duplicate value", NOT_FOUND: "Not found", TOO_LONG: "Too long", TOO_MANY: "Too many", TOO_FEW: "Too few",
+    DUPLICATE: "Duplicate value", NOT_FOUND: "Not found", TOO_LONG: "Too long", TOO_MANY: "Too many",
+    TOO_FEW: "Too few",
     TOO_SHORT: "Too short", TYPE_INVALID: "Invalid value", INTERNAL: "Internal error",
 }  # fmt: skip
 _WITHOUT_VALUE: Final = frozenset({REQUIRED, FORBIDDEN, TOO_LONG, TOO_SHORT, INTERNAL})

@@ -1,7 +1,7 @@
 """What a write to a resource.k8s.io object may change, and what the server takes away before looking closer.
 
-New claims lose their status, changed ones keep the part that the path does not write; fields of features that are off in
-1.37 are dropped unless the stored object has them (list attributes, partition types, compatibility groups, node
+New claims lose their status, changed ones keep the part that the path does not write; fields of features that are off
+in 1.37 are dropped unless the stored object has them (list attributes, partition types, compatibility groups, node
 allocatable resources, optional node operations, derived attributes). Device reports go with their allocation.
 """
 

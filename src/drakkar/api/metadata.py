@@ -1,7 +1,7 @@
 """metadata of any object: what is checked when it is created and when it changes.
 
-Follows Kubernetes' order, so that the causes of a Status come out in it: name, namespace, generation, labels, annotations,
-owners, finalizers, managed fields; for updates first what may not change.
+Follows Kubernetes' order, so that the causes of a Status come out in it: name, namespace, generation, labels,
+annotations, owners, finalizers, managed fields; for updates first what may not change.
 """
 
 from __future__ import annotations
@@ -148,7 +148,8 @@ def check_conditions(conditions: Sequence[Mapping[str, Any]], path: str) -> Foun
 _STATUSES: Final = ("False", "True", "Unknown")
 _REASON_PATTERN: Final = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
 _REASON_WORDS: Final = (
-    "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters"
+    "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric"
+    " characters"
     " or '_,:', and must end with an alphanumeric character or '_'"
 )
 

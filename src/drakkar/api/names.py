@@ -1,7 +1,7 @@
 """What Kubernetes accepts as names, labels and identifiers, and the sentences it answers with otherwise.
 
-Two generations of the same rules exist upstream: the ones below, and relaxed or caseless variants for single fields. Each
-function returns the complaints about a text, an empty list if there is none.
+Two generations of the same rules exist upstream: the ones below, and relaxed or caseless variants for single fields.
+Each function returns the complaints about a text, an empty list if there is none.
 """
 
 from __future__ import annotations
@@ -38,22 +38,26 @@ _DNS_1035: Final = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _CONFIG_KEY: Final = re.compile("[-._a-zA-Z0-9]+", re.ASCII)
 
 _LABEL_WORDS: Final = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an"
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end"
+    " with an"
     " alphanumeric character"
 )
 _SUBDOMAIN_WORDS: Final = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end"
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start"
+    " and end"
     " with an alphanumeric character"
 )
 _CASELESS_WORDS: Final = (
-    "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end with an alphanumeric"
+    "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end with an"
+    " alphanumeric"
     " character"
 )
 _KEY_WORDS: Final = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
 )
 _VALUE_WORDS: Final = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end"
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start"
+    " and end"
     " with an alphanumeric character"
 )
 _C_WORDS: Final = (
@@ -61,7 +65,8 @@ _C_WORDS: Final = (
     " or '_'"
 )
 _DNS_1035_WORDS: Final = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and"
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic"
+    " character, and"
     " end with an alphanumeric character"
 )
 

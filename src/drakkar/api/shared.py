@@ -1,4 +1,5 @@
-"""Checks that several DRA kinds share: lists with limits, node selectors, names of drivers and pools, opaque parameters.
+"""Checks that several DRA kinds share: lists with limits, node selectors, names of drivers and pools, opaque
+parameters.
 
 Texts, order and limits are upstream's (k8s.io/kubernetes, resource and core validation). A list that is too long is not
 looked into, as protection against huge objects.

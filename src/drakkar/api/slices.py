@@ -1,7 +1,8 @@
 """What is wrong with a ResourceSlice (hand-written half; see `declarative` for the other).
 
 Who may use the slice's devices, the pool, every device with attributes, capacities, counters, taints and binding
-conditions. Order and texts as upstream in 1.37; KEP-4381, KEP-4815 (partitionable devices), KEP-5075 (consumable capacity).
+conditions. Order and texts as upstream in 1.37; KEP-4381, KEP-4815 (partitionable devices), KEP-5075 (consumable
+capacity).
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _KEY_LENGTH: Final = 63 + 1 + 32
 _LISTS: Final = ("bools", "ints", "strings", "versions")
 _NODES: Final = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
 _DEVICE_NODES: Final = (
-    "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in"
+    "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to"
+    " true in"
     " the ResourceSlice spec"
 )
 _NUMBER: Final = r"(0|[1-9]\d*)"
@@ -266,7 +268,8 @@ def _check_device_nodes(device: Json, path: str, *, per_device: bool) -> Found:
         if node_name is None and selector is None and everywhere is None:
             return []
         detail = (
-            "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the"
+            "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true"
+            " in the"
             " ResourceSlice spec"
         )
         return [invalid(path, None, detail)]

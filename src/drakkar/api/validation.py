@@ -1,8 +1,8 @@
 """Which fields of a resource.k8s.io object are wrong: one function for new objects, one for changed ones.
 
-Joins the hand-written checks with the declarative ones the way a 1.37 server does, so that causes and their order are its.
-Objects are v1 unless `group_version` says otherwise; checks are written for v1, and other versions are converted first,
-as the server checks its internal form and says the paths of v1.
+Joins the hand-written checks with the declarative ones the way a 1.37 server does, so that causes and their order are
+its. Objects are v1 unless `group_version` says otherwise; checks are written for v1, and other versions are converted
+first, as the server checks its internal form and says the paths of v1.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A built-in kind as the API server needs it: decode, default, prepare, validate, in that order, by one small object.
 
-What differs between kinds is in tables and in modules per family (`defaulting`, `validation`, `lifecycle`; resource.k8s.io in
-`drakkar.api`); modules are imported when a kind of theirs is first used. Kinds that Kubernetes does not have (custom
-resources) are not here: `kind_of` answers None.
+What differs between kinds is in tables and in modules per family (`defaulting`, `validation`, `lifecycle`;
+resource.k8s.io in `drakkar.api`); modules are imported when a kind of theirs is first used. Kinds that Kubernetes
+does not have (custom resources) are not here: `kind_of` answers None.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What a write may change, for all kinds but resource.k8s.io (`drakkar.api.lifecycle`): the strategies of a real server.
+"""What a write may change, for all kinds but resource.k8s.io (`drakkar.api.lifecycle`): the strategies of a real
+server.
 
-The regular part follows from `kinds.Rules`: status belongs to its subresource, generation counts changes of the spec. The
-rest is one small function per kind, as upstream's registry strategies have it.
+The regular part follows from `kinds.Rules`: status belongs to its subresource, generation counts changes of the spec.
+The rest is one small function per kind, as upstream's registry strategies have it.
 """
 
 from __future__ import annotations

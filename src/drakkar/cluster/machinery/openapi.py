@@ -1,7 +1,7 @@
 """The published OpenAPI documents of the served groups, for `kubectl explain`, validation and client generators.
 
-The v3 documents are kept as gzip files exactly as they are served to clients that accept that; version 2 is only an outline
-since every kubectl from 1.34 on asks for v3 (KEP-2896).
+The v3 documents are kept as gzip files exactly as they are served to clients that accept that; version 2 is only an
+outline since every kubectl from 1.34 on asks for v3 (KEP-2896).
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""Kubernetes' protobuf: `k8s\\0`, an envelope (runtime.Unknown) and the object, read into the same JSON values as a JSON body.
+"""Kubernetes' protobuf: `k8s\\0`, an envelope (runtime.Unknown) and the object, read into the same JSON values as a
+JSON
+body.
 
-Typed clients (kubelets, controllers, some kubectl commands) send `application/vnd.kubernetes.protobuf`. Field numbers come
-from the same tables as the schemas, so no generated classes are needed; the wire format is proto2 without groups, as gogo
-protobuf writes it. See https://kubernetes.io/docs/reference/using-api/api-concepts/#alternate-representations-of-resources.
+Typed clients (kubelets, controllers, some kubectl commands) send `application/vnd.kubernetes.protobuf`. Field numbers
+come from the same tables as the schemas, so no generated classes are needed; the wire format is proto2 without
+groups, as gogo protobuf writes it. See https://kubernetes.io/docs/reference/using-api/api-concepts/#alternate-
+representations-of-resources.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The published Kubernetes types as Python sees them: fields, pointers, omission, list types, merge keys, wire numbers.
 
-An API server is typed all the way: what it drops, defaults, merges and answers follows from Go structs. The structs are
-data here (`data/types/`, one compressed file per Go package, read when first touched), so that a kind costs nothing until
-somebody uses it. List and map types follow KEP-555 (server-side apply), strategies and keys strategic merge patch.
+An API server is typed all the way: what it drops, defaults, merges and answers follows from Go structs. The structs
+are data here (`data/types/`, one compressed file per Go package, read when first touched), so that a kind costs
+nothing until somebody uses it. List and map types follow KEP-555 (server-side apply), strategies and keys strategic
+merge patch.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ SET: Final = "s"
 MAP: Final = "m"
 
 _GO_NAMES: Final = {
-    "s": "string", "b": "bool", "i1": "int8", "i2": "int16", "i4": "int32", "i8": "int64", "u1": "uint8", "u2": "uint16",
+    "s": "string", "b": "bool", "i1": "int8", "i2": "int16", "i4": "int32", "i8": "int64", "u1": "uint8",
+    "u2": "uint16",
     "u4": "uint32", "u8": "uint64", "f4": "float32", "f8": "float64", "B": "[]uint8", "T": "v1.Time",
     "M": "v1.MicroTime", "D": "v1.Duration", "F": "v1.FieldsV1", "Q": "resource.Quantity", "X": "intstr.IntOrString",
     "R": "runtime.RawExtension", "J": "v1.JSON",
@@ -42,8 +44,12 @@ class Type:
 
     __slots__ = ("_struct", "_target", "bits", "code", "go_name", "item", "maximum", "minimum")
 
+    code: str
+    go_name: str
+    item: Type
+
     def __init__(self, expression: str) -> None:
-        self.item: Type = self
+        self.item = self
         self.minimum, self.maximum = 0, 0
         self.bits = 0
         self._struct: Struct | None = None
@@ -90,7 +96,8 @@ class Field:
     """One field of a struct; `number` is its protobuf number, `inline` fields exist on the wire only."""
 
     __slots__ = (
-        "default", "drop", "inline", "keys", "list_type", "merge_key", "name", "number", "omitempty", "omitzero", "pointer",
+        "default", "drop", "inline", "keys", "list_type", "merge_key", "name", "number", "omitempty", "omitzero",
+        "pointer",
         "strategy", "type",
     )  # fmt: skip
 

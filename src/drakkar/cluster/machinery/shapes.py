@@ -1,9 +1,9 @@
 """A parsed body pressed into the shape of its Go type: what an API server keeps, drops, converts and refuses.
 
-Real servers decode into structs and encode them again, so that unknown fields vanish (or are reported, KEP-2885), nulls
-and empty lists are gone, quantities and times are canonical, and some fields are always there (`resources: {}`). One walk
-over the object does the same. Lists and maps that are empty count as absent, as after the protobuf that etcd holds.
-Messages are those of Go's encoding/json, whose wording clients show to people.
+Real servers decode into structs and encode them again, so that unknown fields vanish (or are reported, KEP-2885),
+nulls and empty lists are gone, quantities and times are canonical, and some fields are always there (`resources:
+{}`). One walk over the object does the same. Lists and maps that are empty count as absent, as after the protobuf
+that etcd holds. Messages are those of Go's encoding/json, whose wording clients show to people.
 """
 
 from __future__ import annotations
@@ -268,7 +268,8 @@ def _mismatch(item: Any, kind: Type, path: Path, struct: Struct, described: str 
     names = [key for key in _elements(path) if type(key) is str]
     converter = _converter_text(item, kind)
     return ShapeError(
-        f"json: cannot unmarshal {described or _kind_of(item)} into Go struct field {struct.short_name}.{'.'.join(names)}"
+        f"json: cannot unmarshal {described or _kind_of(item)} into Go struct field"
+        f" {struct.short_name}.{'.'.join(names)}"
         f" of type {kind.go_name}",
         converter,
     )

@@ -57,11 +57,13 @@ def decode(
     A body without apiVersion or kind gets those of the request; another apiVersion is refused. Raises `DecodeError`.
     """
     media = media_type(content_type)
+    value: Any
+    duplicates: list[str] = []
     if media == PROTOBUF:
         from drakkar.cluster.machinery import protobuf
 
         try:
-            value, duplicates = protobuf.decode(body), []
+            value = protobuf.decode(body)
         except protobuf.ProtobufError as error:
             raise DecodeError(
                 f"the object provided is unrecognized (must be of type {kind}): {error} ({_summary(body)})"

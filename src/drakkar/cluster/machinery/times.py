@@ -1,7 +1,7 @@
 """Times and durations in the forms that Kubernetes reads and writes (RFC 3339, Go durations), with Go's error texts.
 
-`metav1.Time` keeps whole seconds in UTC, `metav1.MicroTime` exactly six digits (a time without them is refused), and both
-complain in the words of Go's time.Parse, which conformance recordings contain.
+`metav1.Time` keeps whole seconds in UTC, `metav1.MicroTime` exactly six digits (a time without them is refused), and
+both complain in the words of Go's time.Parse, which conformance recordings contain.
 """
 
 from __future__ import annotations

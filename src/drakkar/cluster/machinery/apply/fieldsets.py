@@ -1,7 +1,7 @@
 """Sets of field paths in the very form that FieldsV1 has: nested dicts of path elements.
 
-A path element is `f:name` (field), `k:{"name":"x"}` (item by keys), `v:"x"` (item by value) or `i:0`. `{}` is a path that is
-in the set and has nothing below it; `.` marks one that has. Sets are values: operations return new ones.
+A path element is `f:name` (field), `k:{"name":"x"}` (item by keys), `v:"x"` (item by value) or `i:0`. `{}` is a path
+that is in the set and has nothing below it; `.` marks one that has. Sets are values: operations return new ones.
 """
 
 from __future__ import annotations

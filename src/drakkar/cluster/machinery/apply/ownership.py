@@ -1,7 +1,8 @@
 """Apply and update as transactions over ownership: conflicts, forcing, pruning of what an applier no longer wants.
 
-The order of steps is upstream's (structured-merge-diff's updater inside apimachinery's chain of managers), because each step
-is visible: which entry gets a new time, what happens with the annotation of client-side apply, what a no-op is.
+The order of steps is upstream's (structured-merge-diff's updater inside apimachinery's chain of managers), because
+each step is visible: which entry gets a new time, what happens with the annotation of client-side apply, what a no-op
+is.
 """
 
 from __future__ import annotations
@@ -157,8 +158,8 @@ def apply(
 ) -> Json:
     """The live object with an applied configuration merged in, and its managedFields.
 
-    `live` is None when the apply creates the object. The result is not yet shaped or defaulted. Raises `PatchError` for a
-    configuration that does not fit its type, `ApplyConflict` if others own what it wants to change.
+    `live` is None when the apply creates the object. The result is shaped but not yet defaulted. Raises `PatchError` for
+    a configuration that does not fit its type, `ApplyConflict` if others own what it wants to change.
     """
     group, _, version = kind.group_version.rpartition("/")
     if patch.get("apiVersion") != kind.group_version or patch.get("kind") != kind.kind:

@@ -1,13 +1,13 @@
 """Defaults of built-in kinds, filled in right after decoding as the API server does (resource.k8s.io: `drakkar.api`).
 
-One module per family; each has a table from kind to a function that returns the object with defaults, sharing what did not
-change. Kinds without an entry have no defaults.
+One module per family; each has a table from kind to a function that returns the object with defaults, sharing what
+did not change. Kinds without an entry have no defaults.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import cache
 from importlib import import_module
 from typing import Any, Final
 

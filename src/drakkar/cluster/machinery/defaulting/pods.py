@@ -1,7 +1,7 @@
 """Defaults of pod specs, of pods and of the templates that workloads have.
 
-Templates get the defaults of the spec and its containers; service links, requests from limits and host ports are filled in
-for pods only.
+Templates get the defaults of the spec and its containers; service links, requests from limits and host ports are
+filled in for pods only.
 """
 
 from __future__ import annotations

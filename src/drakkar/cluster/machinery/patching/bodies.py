@@ -1,7 +1,7 @@
 """The body of a PATCH request applied to a stored object, as the three classic patch handlers do it.
 
-Read the body (duplicates are reported, KEP-2885), patch the versioned object, press the result into its type. What fails in
-the result is reported on the pseudo field `patch`, with the patch or the patched object as its value.
+Read the body (duplicates are reported, KEP-2885), patch the versioned object, press the result into its type. What
+fails in the result is reported on the pseudo field `patch`, with the patch or the patched object as its value.
 """
 
 from __future__ import annotations

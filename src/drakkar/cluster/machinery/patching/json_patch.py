@@ -1,7 +1,7 @@
 """JSON patch (RFC 6902) with the liberties of the library that Kubernetes uses.
 
-`replace` creates a missing key of an object, negative indices count from the end, and the part of a path before its first
-slash is ignored. Objects are copied along the paths that change only.
+`replace` creates a missing key of an object, negative indices count from the end, and the part of a path before its
+first slash is ignored. Objects are copied along the paths that change only.
 """
 
 from __future__ import annotations

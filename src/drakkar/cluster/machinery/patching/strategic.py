@@ -1,8 +1,8 @@
 """Strategic merge patch: lists merge by keys that the Go types name, directives delete, replace and reorder.
 
 Directives: `$patch` (replace, delete) in a map or list item, `$retainKeys` for unions, `$setElementOrder/<list>` and
-`$deleteFromPrimitiveList/<list>`. Follows the algorithm of apimachinery's strategicpatch, including its error texts; see
-"Strategic Merge Patch" in the Kubernetes community's API documents.
+`$deleteFromPrimitiveList/<list>`. Follows the algorithm of apimachinery's strategicpatch, including its error texts;
+see "Strategic Merge Patch" in the Kubernetes community's API documents.
 """
 
 from __future__ import annotations
@@ -83,12 +83,12 @@ def _merge_map(original: Map, patch: Map, schema: Schema) -> Map:
             continue
         before = result.get(name)
         if name in result and _alike(before, value):
-            if isinstance(value, dict):
+            if isinstance(value, dict) and isinstance(before, dict):
                 field, inner = _field(schema, name)
                 replace = field is not None and "replace" in field.strategy
                 result[name] = value if replace else _merge_map(before, value, inner)
                 continue
-            if isinstance(value, list):
+            if isinstance(value, list) and isinstance(before, list):
                 field, inner = _field(schema, name)
                 result[name] = _merge_list(before, value, field, inner, deleting=deleting)
                 continue

@@ -1,7 +1,7 @@
 """Tables: the columns and cells that `kubectl get` shows, made by the server (meta.k8s.io Table).
 
-Column definitions are data (`data/columns.json`, from Kubernetes' printers), cells one function per kind in a module per
-family. Wide columns are always sent; kubectl hides those whose priority is not 0.
+Column definitions are data (`data/columns.json`, from Kubernetes' printers), cells one function per kind in a module
+per family. Wide columns are always sent; kubectl hides those whose priority is not 0.
 """
 
 from __future__ import annotations

@@ -125,7 +125,8 @@ def _event(obj: Json, now: datetime) -> list[Any]:
 def _quota(obj: Json, now: datetime) -> list[Any]:
     current = status(obj)
     hard, used = current.get("hard") or {}, current.get("used") or {}
-    requests, limits = [], []
+    requests: list[str] = []
+    limits: list[str] = []
     for resource in sorted(hard):
         target = limits if resource.startswith("limits.") else requests
         target.append(f"{resource}: {used.get(resource, '0')}/{hard[resource]}")

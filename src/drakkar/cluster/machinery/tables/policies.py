@@ -31,7 +31,8 @@ def _lease(obj: Json, now: datetime) -> list[Any]:
 
 def _priority(obj: Json, now: datetime) -> list[Any]:
     return [
-        name(obj), obj.get("value") or 0, bool(obj.get("globalDefault")), age(obj, now), obj.get("preemptionPolicy") or "",
+        name(obj), obj.get("value") or 0, bool(obj.get("globalDefault")), age(obj, now),
+        obj.get("preemptionPolicy") or "",
     ]  # fmt: skip
 
 

@@ -1,13 +1,13 @@
 """Which fields of a built-in object are wrong (resource.k8s.io: `drakkar.api.validation`).
 
-One module per family with tables of checks for new and for changed objects; a kind without an entry has its metadata checked
-and nothing else. Order and texts are those of a Kubernetes 1.37 server.
+One module per family with tables of checks for new and for changed objects; a kind without an entry has its metadata
+checked and nothing else. Order and texts are those of a Kubernetes 1.37 server.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 

@@ -1,4 +1,5 @@
-"""What is wrong with the containers of a pod: names, images, ports, environment, mounts, probes, resources and claims."""
+"""What is wrong with the containers of a pod: names, images, ports, environment, mounts, probes, resources and
+claims."""
 
 from __future__ import annotations
 
@@ -83,7 +84,8 @@ def check_init_containers(containers: Sequence[Json], regular: Sequence[Json], p
 
 
 _NOT_EPHEMERAL: Final = (
-    "ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resources", "resizePolicy", "restartPolicy",
+    "ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resources", "resizePolicy",
+    "restartPolicy",
 )  # fmt: skip
 
 

@@ -1,4 +1,5 @@
-"""What is wrong with the kinds of the small groups: leases, roles, priorities, budgets, runtime classes, definitions."""
+"""What is wrong with the kinds of the small groups: leases, roles, priorities, budgets, runtime classes,
+definitions."""
 
 from __future__ import annotations
 

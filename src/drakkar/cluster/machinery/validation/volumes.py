@@ -14,7 +14,8 @@ Json = Mapping[str, Any]
 Found = list[FieldError]
 # In the order in which upstream looks at them: a second source is refused where it stands.
 _SOURCES: Final = (
-    "emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi", "glusterfs",
+    "emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi",
+    "glusterfs",
     "flocker", "persistentVolumeClaim", "rbd", "cephfs", "quobyte", "downwardAPI", "fc", "configMap", "azureFile",
     "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk", "storageos", "projected", "scaleIO", "csi",
     "ephemeral", "image", "cinder", "flexVolume",
