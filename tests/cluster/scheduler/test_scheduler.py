@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from drakkar.cluster.scheduler import Scheduler
 from drakkar.kube.resources import EVENTS, NODES, PODS, RESOURCE_CLAIMS
 from drakkar.kube.transport import ApiResponse
 from scheduler.world import World, run
@@ -304,6 +305,45 @@ def test_extended_resources_become_a_claim() -> None:
         assert len(world.devices(claim["metadata"]["name"])) == 2
         status = world.api.get(PODS, "p")["status"]["extendedResourceClaimStatus"]
         assert status["resourceClaimName"] == claim["metadata"]["name"]
+
+    run(test)
+
+
+def test_a_special_claim_from_before_a_restart_is_used_again() -> None:
+    async def test(world: World) -> None:
+        world.device_class("gpu", extendedResourceName="example.com/gpu")
+        world.node("a", gpus=2)
+        asks = {"requests": {"example.com/gpu": "1"}}
+        pod = world.pod("p", containers=[{"name": "main", "image": "i", "resources": asks}], schedulerName="later")
+        owner = {"kind": "Pod", "name": "p", "uid": pod["metadata"]["uid"], "controller": True}
+        marks = {"resource.kubernetes.io/extended-resource-claim": "true"}
+        world.claim("p-extended-resources-left", annotations=marks, ownerReferences=[owner])
+        await world.settle()
+        world.api.put(PODS, {**pod, "spec": {**pod["spec"], "schedulerName": "default-scheduler"}})
+        await world.settle(120)
+        assert world.where("p") == "a"
+        assert [one["metadata"]["name"] for one in world.api.all(RESOURCE_CLAIMS)] == ["p-extended-resources-left"]
+        status = world.api.get(PODS, "p")["status"]["extendedResourceClaimStatus"]
+        assert status["resourceClaimName"] == "p-extended-resources-left"
+
+    run(test)
+
+
+def test_a_restart_finds_what_is_placed_and_what_is_held() -> None:
+    async def test(world: World) -> None:
+        world.device_class()
+        world.node("a", gpus=1)
+        world.node("b", gpus=1)
+        world.claim("c")
+        world.pod("p", claims=("c",))
+        await world.settle()
+        await world.scheduler.stop()
+        world.claim("d")
+        world.pod("q", claims=("d",))
+        world.scheduler = Scheduler(world.client, clock=world.clock)
+        await world.scheduler.start()
+        await world.settle()
+        assert {world.where("p"), world.where("q")} == {"a", "b"}
 
     run(test)
 

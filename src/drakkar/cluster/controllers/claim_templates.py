@@ -10,7 +10,7 @@ from typing import Any
 
 from drakkar.cluster.controllers.controller import Context, Controller, Key, Object, key_of
 from drakkar.kube.apierrors import ApiError
-from drakkar.kube.resources import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from drakkar.kube.resources import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_QUOTAS
 
 CLAIM_NAME_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 FIELD_MANAGER = "ResourceClaimController"
@@ -33,12 +33,22 @@ class ClaimTemplates(Controller):
         self._claims.add_index("pod", _owning_pod_index)
         self._pods.add_index("claim", claims_of_pod)
         self._made: dict[tuple[str, str], Object] = {}
+        self._refused: set[Key] = set()
+        self.watch(RESOURCE_QUOTAS, self._on_quota)
+
+    def _on_quota(self, kind: str, old: Object | None, new: Object | None) -> None:
+        # Whoever was refused by a quota need not sit out the delay that failures earned.
+        quota = new or old
+        for key in [one for one in self._refused if quota and one[0] == quota["metadata"]["namespace"]]:
+            self._refused.discard(key)
+            self.queue.add(key)
 
     def _on_pod(self, kind: str, old: Object | None, new: Object | None) -> None:
         if new is not None:
             if (new.get("spec") or {}).get("resourceClaims") and not _done(new):
                 self.queue.add(key_of(new))
         elif old is not None:
+            self._refused.discard(key_of(old))
             for reference in (old.get("spec") or {}).get("resourceClaims") or ():
                 self._made.pop((old["metadata"]["uid"], reference["name"]), None)
 
@@ -69,6 +79,7 @@ class ClaimTemplates(Controller):
                 raise
             if name is not None:
                 names[reference["name"]] = name
+        self._refused.discard(key)
         await self._publish(pod, names)
         if pod["spec"].get("nodeName"):
             await self._reserve(pod, names)
@@ -159,6 +170,7 @@ class ClaimTemplates(Controller):
             await self.client.update(RESOURCE_CLAIMS, reserved, subresource="status")
 
     def _failed(self, pod: Object, reference: Object, message: str) -> None:
+        self._refused.add(key_of(pod))
         text = f"PodResourceClaim {reference['name']}: {message}"
         self._recorder.record(_typed(pod), "Warning", "FailedResourceClaimCreation", text)
 

@@ -12,7 +12,7 @@ from drakkar.cluster.controllers import pods, revisions
 from drakkar.cluster.controllers.controller import Context, Controller, Key, Object, key_of
 from drakkar.cluster.controllers.evictions import delete_pod
 from drakkar.cluster.controllers.expectations import Expectations
-from drakkar.cluster.controllers.owners import claim_dependents, controller_index, controller_of
+from drakkar.cluster.controllers.owners import claim_dependents, controller_index, controller_of, orphans_of
 from drakkar.cluster.controllers.rollouts import share_of
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.resources import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS
@@ -72,7 +72,7 @@ class DaemonSets(Controller):
         if daemon is None or pods.is_deleting(daemon) or not self._expected.met(key):
             return None
         uid = daemon["metadata"]["uid"]
-        owned, orphans = self._pods.by_index("controller", uid), self._pods.by_index("controller", "")
+        owned, orphans = self._pods.by_index("controller", uid), self._pods.by_index("controller", orphans_of(key[0]))
         mine = await claim_dependents(self.client, daemon, DAEMON_SETS, resource=PODS, owned=owned, orphans=orphans)
         history = self._revisions.by_index("controller", uid)
         labels = (daemon["spec"].get("selector") or {}).get("matchLabels") or {}

@@ -12,7 +12,14 @@ from drakkar.cluster.controllers import pods as pod_state
 from drakkar.cluster.controllers import rollouts
 from drakkar.cluster.controllers.controller import Context, Controller, Key, Object, key_of
 from drakkar.cluster.controllers.deployment_status import deployment_status
-from drakkar.cluster.controllers.owners import claim_dependents, controller_index, controller_of, owner_reference
+from drakkar.cluster.controllers.owners import (
+    claim_dependents,
+    controller_index,
+    controller_of,
+    namespace_index,
+    orphans_of,
+    owner_reference,
+)
 from drakkar.cluster.controllers.rollouts import replicas_of
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS
@@ -28,6 +35,7 @@ class Deployments(Controller):
         super().__init__(context)
         self._recorder = context.recorder(self.name)
         self._deployments = self.watch(DEPLOYMENTS, self.enqueue)
+        self._deployments.add_index("namespace", namespace_index)
         self._sets = self.watch(REPLICA_SETS, self._on_set)
         self._sets.add_index("controller", controller_index)
         self._pods = self.watch(PODS, self._on_pod)
@@ -44,9 +52,8 @@ class Deployments(Controller):
             if owner is not None and owner["kind"] == "Deployment":
                 self.queue.add((replica_set["metadata"]["namespace"], owner["name"]))
             elif owner is None and new is not None:
-                for one in self._deployments.list():
-                    if one["metadata"]["namespace"] == new["metadata"]["namespace"]:
-                        self.queue.add(key_of(one))
+                for one in self._deployments.by_index("namespace", new["metadata"]["namespace"]):
+                    self.queue.add(key_of(one))
 
     def _on_pod(self, kind: str, old: Object | None, new: Object | None) -> None:
         # Recreate waits until the last old pod is gone.
@@ -82,7 +89,7 @@ class Deployments(Controller):
     async def _owned(self, deployment: Object) -> list[Object]:
         uid = deployment["metadata"]["uid"]
         owned = self._sets.by_index("controller", uid)
-        orphans = self._sets.by_index("controller", "")
+        orphans = self._sets.by_index("controller", orphans_of(deployment["metadata"]["namespace"]))
         sets = await claim_dependents(
             self.client, deployment, DEPLOYMENTS, resource=REPLICA_SETS, owned=owned, orphans=orphans
         )

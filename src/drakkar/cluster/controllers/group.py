@@ -20,6 +20,7 @@ from drakkar.cluster.controllers.replica_sets import ReplicaSets
 from drakkar.cluster.controllers.resource_quotas import ResourceQuotas
 from drakkar.cluster.controllers.service_accounts import ServiceAccounts
 from drakkar.cluster.controllers.stateful_sets import StatefulSets
+from drakkar.errors import DrakkarError
 from drakkar.kube.client import Client
 from drakkar.kube.clock import Clock, SystemClock
 
@@ -51,7 +52,11 @@ class ControllerGroup:
     ) -> None:
         unknown = set(without) - CONTROLLERS.keys()
         if unknown:
-            raise ValueError(f"unknown controllers {sorted(unknown)}; there are {', '.join(CONTROLLERS)}")
+            raise DrakkarError(
+                f"there is no controller {', '.join(sorted(unknown))}",
+                reason="UnknownController",
+                expected=", ".join(CONTROLLERS),
+            )
         self._context = Context(client, clock or SystemClock(), root_ca=root_ca)
         self._controllers = [make(self._context) for name, make in CONTROLLERS.items() if name not in without]
 

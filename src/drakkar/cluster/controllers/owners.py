@@ -32,9 +32,19 @@ def controller_uid(obj: Object) -> str:
     return reference["uid"] if reference else ""
 
 
+def orphans_of(namespace: str) -> str:
+    """The index value under which objects of a namespace without controller are found."""
+    return f"orphans in {namespace}"
+
+
 def controller_index(obj: Object) -> list[str]:
-    """Index function: objects by the UID of their controller; those without one under an empty text."""
-    return [controller_uid(obj)]
+    """Index function: objects by the UID of their controller; those without one by `orphans_of` their namespace."""
+    return [controller_uid(obj) or orphans_of(obj["metadata"].get("namespace") or "")]
+
+
+def namespace_index(obj: Object) -> list[str]:
+    """Index function: objects by namespace."""
+    return [obj["metadata"].get("namespace") or ""]
 
 
 def owner_reference(owner: Object, resource: Resource) -> Object:
@@ -70,12 +80,7 @@ async def claim_dependents(
     if metadata.get("deletionTimestamp"):
         return claimed
     for obj in orphans:
-        same = obj["metadata"].get("namespace") == metadata.get("namespace")
-        if (
-            same
-            and not obj["metadata"].get("deletionTimestamp")
-            and selector.matches(obj["metadata"].get("labels") or {})
-        ):
+        if not obj["metadata"].get("deletionTimestamp") and selector.matches(obj["metadata"].get("labels") or {}):
             adopted = await _adopt(client, resource, obj, owner_reference(owner, owner_resource))
             if adopted is not None:
                 claimed.append(adopted)

@@ -8,7 +8,13 @@ from typing import Any
 from drakkar.cluster.controllers import conditions, pods
 from drakkar.cluster.controllers.controller import Context, Controller, Key, Object, key_of
 from drakkar.cluster.controllers.expectations import Expectations
-from drakkar.cluster.controllers.owners import claim_dependents, controller_index, controller_of
+from drakkar.cluster.controllers.owners import (
+    claim_dependents,
+    controller_index,
+    controller_of,
+    namespace_index,
+    orphans_of,
+)
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.resources import PODS, REPLICA_SETS
 from drakkar.kube.selectors import LabelSelector
@@ -27,6 +33,7 @@ class ReplicaSets(Controller):
         self._recorder = context.recorder(self.name)
         self._expected = Expectations(context.clock)
         self._sets = self.watch(REPLICA_SETS, self._on_set)
+        self._sets.add_index("namespace", namespace_index)
         self._pods = self.watch(PODS, self._on_pod)
         self._pods.add_index("controller", controller_index)
 
@@ -51,10 +58,8 @@ class ReplicaSets(Controller):
                 self._expected.see_created(key, uid)
             self.queue.add(key)
         elif new is not None:
-            for one in self._sets.list():
-                if one["metadata"]["namespace"] == pod["metadata"]["namespace"] and _selector(one).matches(
-                    pod["metadata"].get("labels") or {}
-                ):
+            for one in self._sets.by_index("namespace", pod["metadata"]["namespace"]):
+                if _selector(one).matches(pod["metadata"].get("labels") or {}):
                     self.queue.add(key_of(one))
 
     async def reconcile(self, key: Key) -> float | None:
@@ -62,7 +67,7 @@ class ReplicaSets(Controller):
         if replica_set is None or not self._expected.met(key):
             return None
         owned = self._pods.by_index("controller", replica_set["metadata"]["uid"])
-        orphans = self._pods.by_index("controller", "")
+        orphans = self._pods.by_index("controller", orphans_of(key[0]))
         mine = await claim_dependents(
             self.client, replica_set, REPLICA_SETS, resource=PODS, owned=owned, orphans=orphans
         )

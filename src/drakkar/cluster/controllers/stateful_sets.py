@@ -9,7 +9,7 @@ from drakkar.cluster.controllers import pods, revisions
 from drakkar.cluster.controllers.controller import Context, Controller, Key, Object, key_of
 from drakkar.cluster.controllers.evictions import delete_pod
 from drakkar.cluster.controllers.expectations import Expectations
-from drakkar.cluster.controllers.owners import claim_dependents, controller_index, controller_of
+from drakkar.cluster.controllers.owners import claim_dependents, controller_index, controller_of, orphans_of
 from drakkar.cluster.controllers.rollouts import replicas_of
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.resources import CONTROLLER_REVISIONS, PODS, STATEFUL_SETS
@@ -51,7 +51,9 @@ class StatefulSets(Controller):
             return None
         uid = stateful["metadata"]["uid"]
         owned = self._pods.by_index("controller", uid)
-        orphans = [one for one in self._pods.by_index("controller", "") if _ordinal(stateful, one) is not None]
+        orphans = [
+            one for one in self._pods.by_index("controller", orphans_of(key[0])) if _ordinal(stateful, one) is not None
+        ]
         mine = await claim_dependents(self.client, stateful, STATEFUL_SETS, resource=PODS, owned=owned, orphans=orphans)
         history = self._revisions.by_index("controller", uid)
         labels = (stateful["spec"].get("selector") or {}).get("matchLabels") or {}

@@ -19,7 +19,7 @@ from drakkar.kube.apierrors import ApiError
 from drakkar.kube.client import Client
 from drakkar.kube.clock import Clock, rfc3339
 from drakkar.kube.resources import PODS, RESOURCE_CLAIMS
-from drakkar.scheduling.extended_resources import special_claim
+from drakkar.scheduling.extended_resources import ExtendedRequests, special_claim
 from drakkar.scheduling.pods import PodFacts
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -82,6 +82,8 @@ class Binder:
                     await self._allocate(pod, claim, None)
             if offer.extended_allocation is not None:
                 await self._allocate_extended(pod, offer, reservation)
+            elif demand is not None and demand.special is not None and offer.extended is not None:
+                await self._name_special(pod, offer.extended, demand.special["metadata"]["name"])
         except ApiError as error:
             raise BindingError(f'running PreBind plugin "DynamicResources": {error.message}') from error
         await self._await_conditions(pod, node_name, _claim_names(demand))
@@ -184,12 +186,10 @@ class Binder:
         reservation.created.append(created)
         self._devices.assume(reservation.assumed[-1])
         await self._allocate(pod, created, offer.extended_allocation)
-        status = {
-            "extendedResourceClaimStatus": {
-                "requestMappings": offer.extended.mappings,
-                "resourceClaimName": created["metadata"]["name"],
-            }
-        }
+        await self._name_special(pod, offer.extended, created["metadata"]["name"])
+
+    async def _name_special(self, pod: PodFacts, extended: ExtendedRequests, name: str) -> None:
+        status = {"extendedResourceClaimStatus": {"requestMappings": extended.mappings, "resourceClaimName": name}}
         await self._client.patch(
             PODS, pod.name, {"status": status}, kind="strategic", namespace=pod.namespace, subresource="status"
         )

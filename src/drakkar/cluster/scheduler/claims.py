@@ -52,11 +52,13 @@ class ClaimDemand:
     """A pod's claims at the start of an attempt.
 
     `fixed` are allocated claims with the node selector of their allocation, `open` those that still need devices.
+    `special` is a claim for extended resources that an earlier attempt made; it is among them.
     """
 
     fixed: list[tuple[Object, NodeSelector | None]] = field(default_factory=list)
     open: list[Object] = field(default_factory=list)
     device_backed: frozenset[str] = frozenset()
+    special: Object | None = None
 
     @property
     def prioritised(self) -> bool:
@@ -119,6 +121,9 @@ def demand_of(pod: PodFacts, devices: DeviceState) -> ClaimDemand | Rejection | 
         refusal = _include(reference, pod, demand, devices)
         if refusal is not None:
             return refusal
+    demand.special = devices.special_claim(pod.uid) if demand.device_backed else None
+    if demand.special is not None:
+        _sort_in(demand.special, demand)
     return demand if demand.open or demand.fixed or demand.device_backed else None
 
 
@@ -133,7 +138,7 @@ def devices_on(
     claims = list(demand.open)
     if demand.device_backed:
         found.extended = extended_requests(pod.spec, node.allocatable, devices.class_names)
-        if found.extended.requests:
+        if found.extended.requests and demand.special is None:
             claims.append(special_claim(pod.pod, found.extended.requests, IN_MEMORY_NAME))
     if not claims:
         return found
@@ -172,18 +177,25 @@ def _include(reference: ClaimReference, pod: PodFacts, demand: ClaimDemand, devi
     if devices.in_flight(claim["metadata"]["uid"]):
         text = f"resource claim {pod.namespace}/{reference.claim_name} is in the process of being allocated"
         return Rejection((text,), PLUGIN, resolvable=True)
-    allocation = status.get("allocation")
-    if allocation is not None:
-        selector = allocation.get("nodeSelector")
-        demand.fixed.append((claim, NodeSelector.parse(selector) if selector else None))
+    if status.get("allocation") is not None:
+        _sort_in(claim, demand)
         return None
     for request in claim["spec"].get("devices", {}).get("requests") or ():
         for request_name, class_name in _class_names(request):
             if not devices.has_class(class_name):
                 text = f"request {request_name}: device class {class_name} does not exist"
                 return Rejection((text,), PLUGIN)
-    demand.open.append(claim)
+    _sort_in(claim, demand)
     return None
+
+
+def _sort_in(claim: Object, demand: ClaimDemand) -> None:
+    allocation = (claim.get("status") or {}).get("allocation")
+    if allocation is None:
+        demand.open.append(claim)
+    else:
+        selector = allocation.get("nodeSelector")
+        demand.fixed.append((claim, NodeSelector.parse(selector) if selector else None))
 
 
 def _class_names(request: Object) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from typing import Any
 from drakkar.allocation.state import ClusterState
 from drakkar.cluster.scheduler.cluster_view import ClusterView
 from drakkar.scheduling.device_taints import apply_rules, selects
-from drakkar.scheduling.extended_resources import ClassNames
+from drakkar.scheduling.extended_resources import ANNOTATION, ClassNames
 from drakkar.scheduling.node_affinity import NodeSelector
 
 Object = Mapping[str, Any]
@@ -30,6 +30,7 @@ class DeviceState:
         self._view = view
         self._classes: dict[str, Object] = {}
         self._claims: dict[ClaimKey, Object] = {}
+        self._special: dict[str, ClaimKey] = {}
         self._ahead: dict[str, Object] = {}
         self._in_flight: set[str] = set()
         self._slices: dict[str, Object] = {}
@@ -42,6 +43,11 @@ class DeviceState:
         """The newest version of a claim that is known, including what is only in flight."""
         claim = self._claims.get((namespace, name))
         return claim if claim is None else self._ahead.get(claim["metadata"]["uid"], claim)
+
+    def special_claim(self, pod_uid: str) -> Object | None:
+        """The claim for extended resources that was made for a pod earlier, perhaps before a restart."""
+        key = self._special.get(pod_uid)
+        return None if key is None else self.claim(*key)
 
     def in_flight(self, uid: str) -> bool:
         """Whether devices were chosen for the claim and the API server has not confirmed it yet."""
@@ -61,6 +67,9 @@ class DeviceState:
             self.drop_claim(before)
             before = None
         self._claims[key] = claim
+        owner = _special_owner(claim)
+        if owner:
+            self._special[owner] = key
         ahead = self._ahead.get(uid)
         if ahead is not None:
             if uid in self._in_flight or _version(claim) < _version(ahead):
@@ -73,6 +82,7 @@ class DeviceState:
         """A claim is gone; true if that freed devices."""
         known = self._claims.pop(_key(claim), None)
         uid = claim["metadata"]["uid"]
+        self._special.pop(_special_owner(claim), None)
         held = self._ahead.pop(uid, known)
         self._in_flight.discard(uid)
         if held is None:
@@ -245,3 +255,11 @@ def _allocation(claim: Object | None) -> Mapping[str, Any] | None:
         return None
     found: Mapping[str, Any] | None = (claim.get("status") or {}).get("allocation")
     return found
+
+
+def _special_owner(claim: Object) -> str:
+    """The UID of the pod whose extended resources the claim stands for; empty for ordinary claims."""
+    metadata = claim["metadata"]
+    if (metadata.get("annotations") or {}).get(ANNOTATION) != "true":
+        return ""
+    return next((one["uid"] for one in metadata.get("ownerReferences") or () if one.get("controller")), "")
