@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["all_paths", "difference", "insert", "intersection", "path_text", "union", "with_parents"]
+__all__ = ["all_paths", "attach", "difference", "insert", "intersection", "path_text", "union", "with_parents"]
 
 FieldSet = dict[str, Any]
 Path = tuple[str, ...]
@@ -91,20 +91,21 @@ def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
 
 def insert(target: FieldSet, path: Path) -> None:
     """Add a path to a set that is being built (changes `target`)."""
-    for depth, element in enumerate(path):
-        last = depth == len(path) - 1
-        node = target.get(element)
-        if node is None:
-            node = target[element] = {}
-            if last:
-                return
-        elif last:
-            if node:
-                node[SELF] = {}
-            return
-        elif not node:
-            node[SELF] = {}
-        target = node
+    attach(target, path, {})
+
+
+def attach(target: FieldSet, path: Path, node: FieldSet) -> None:
+    """Add a whole node (a member with what lies below it) at a path of a set that is being built (changes `target`)."""
+    for element in path[:-1]:
+        inner = target.get(element)
+        if inner is None:
+            inner = target[element] = {}
+        elif not inner:
+            inner[SELF] = {}
+        target = inner
+    last = path[-1]
+    present = target.get(last)
+    target[last] = node if present is None else _union_node(present, node)
 
 
 def all_paths(fields: FieldSet, prefix: Path = ()) -> Iterator[Path]:

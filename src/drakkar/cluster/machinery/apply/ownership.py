@@ -158,8 +158,8 @@ def apply(
 ) -> Json:
     """The live object with an applied configuration merged in, and its managedFields.
 
-    `live` is None when the apply creates the object. The result is shaped but not yet defaulted. Raises `PatchError` for
-    a configuration that does not fit its type, `ApplyConflict` if others own what it wants to change.
+    `live` is None when the apply creates the object. The result is shaped but not yet defaulted. Raises `PatchError`
+    for a configuration that does not fit its type, `ApplyConflict` if others own what it wants to change.
     """
     group, _, version = kind.group_version.rpartition("/")
     if patch.get("apiVersion") != kind.group_version or patch.get("kind") != kind.kind:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from drakkar.cluster.machinery.apply.fieldsets import FieldSet, Path, insert, is_member
+from drakkar.cluster.machinery.apply.fieldsets import FieldSet, Path, attach, insert, is_member
 from drakkar.cluster.machinery.schemas import ATOMIC, MAP, SET, Field, Struct, Type
 
 __all__ = ["Comparison", "Node", "compare", "field_set", "merge", "node_of", "problems", "without"]
@@ -23,18 +23,20 @@ ENTRIES: Final = "map"
 ITEMS: Final = "list"
 VALUES: Final = "set"
 DEDUCED: Final = "deduced"
+_BRANCHES: Final = (STRUCT, ENTRIES)
 
 
 class Node:
     """One place in a type: `kind` is leaf, struct, map, list (by keys), set (by value) or deduced (shape decides)."""
 
-    __slots__ = ("_item", "_struct", "defaults", "keys", "kind", "scalar")
+    __slots__ = ("_item", "_known", "_struct", "defaults", "keys", "kind", "scalar")
 
     def __init__(self, kind: str, item: Type | None = None, struct: Struct | None = None) -> None:
         self.kind = kind
         self.keys: tuple[str, ...] = ()
         self.defaults: dict[str, Any] = {}
         self.scalar = ""
+        self._known: dict[str, Node] = {}
         self._item = item
         self._struct = struct
 
@@ -50,11 +52,15 @@ class Node:
 
     def field(self, name: str) -> Node | None:
         """The place of a field or map entry; None if a struct has no such field."""
-        if self.kind == STRUCT:
-            assert self._struct is not None
-            field = self._struct.fields.get(name)
-            return None if field is None else _of_field(field)
-        return self.item
+        if self.kind != STRUCT:
+            return self.item
+        known = self._known
+        if name not in known:
+            field = self._struct.fields.get(name) if self._struct is not None else None
+            if field is None:
+                return None
+            known[name] = _of_field(field)
+        return known[name]
 
     @property
     def item(self) -> Node:
@@ -236,33 +242,55 @@ def compare(node: Node, before: Any, after: Any) -> Comparison:
 
 
 def _compare(node: Node, before: Any, after: Any, path: Path, found: Comparison) -> None:
-    if before is after:
+    if before is after or before == after:
+        return
+    if before is _ABSENT:
+        attach(found.added, path, _whole(node, after))
+        return
+    if after is _ABSENT:
+        attach(found.removed, path, _whole(node, before))
         return
     kind = _kind(node, before, after)
-    if kind in (STRUCT, ENTRIES):
-        left, right = (value if isinstance(value, dict) else {} for value in (before, after))
-    elif kind in (ITEMS, VALUES):
+    if kind in _BRANCHES:
+        left: Any = before if isinstance(before, dict) else {}
+        right: Any = after if isinstance(after, dict) else {}
+        if left or right:
+            _compare_entries(node, left, right, path, found)
+            return
+    elif kind != LEAF:
         left, right = (_index(node, value) if isinstance(value, list) else {} for value in (before, after))
-    else:
-        _compare_leaf(before, after, path, found)
-        return
-    if not left and not right:
-        _compare_leaf(before, after, path, found)
-        return
-    if kind in (STRUCT, ENTRIES):
-        for name in left:
-            child = node.field(name)
-            _compare(child or _DEDUCED, left[name], right.get(name, _ABSENT), (*path, f"f:{name}"), found)
-        for name in right:
-            if name not in left:
-                _compare(node.field(name) or _DEDUCED, _ABSENT, right[name], (*path, f"f:{name}"), found)
-    else:
-        _compare_items(node, left, right, path, found)
-    if path:
-        if before is _ABSENT:
-            insert(found.added, path)
-        elif after is _ABSENT:
-            insert(found.removed, path)
+        if left or right:
+            _compare_items(node, left, right, path, found)
+            return
+    insert(found.modified, path)
+
+
+def _compare_entries(
+    node: Node, left: Mapping[str, Any], right: Mapping[str, Any], path: Path, found: Comparison
+) -> None:
+    for name, before in left.items():
+        after = right.get(name, _ABSENT)
+        if before is not after and before != after:
+            _compare(node.field(name) or _DEDUCED, before, after, (*path, f"f:{name}"), found)
+    for name, after in right.items():
+        if name not in left:
+            attach(found.added, (*path, f"f:{name}"), _whole(node.field(name) or _DEDUCED, after))
+
+
+def _whole(node: Node, value: Any) -> FieldSet:
+    """Every path of a value that appears or disappears, itself included."""
+    kind = _kind(node, value)
+    if kind in _BRANCHES:
+        if not isinstance(value, dict) or not value:
+            return {}
+        below = {f"f:{name}": _whole(node.field(name) or _DEDUCED, item) for name, item in value.items()}
+        return {".": {}, **below}
+    if kind in (ITEMS, VALUES) and isinstance(value, list) and value:
+        found: FieldSet = {".": {}}
+        for element, items in _index(node, value).items():
+            found[element] = _whole(node.item, items[0]) if len(items) == 1 and kind == ITEMS else {}
+        return found
+    return {}
 
 
 def _compare_items(
@@ -278,15 +306,6 @@ def _compare_items(
                 insert(found.modified, place)
         else:
             insert(found.removed if len(olds) > 1 else found.added, place)
-
-
-def _compare_leaf(before: Any, after: Any, path: Path, found: Comparison) -> None:
-    if before is _ABSENT:
-        insert(found.added, path)
-    elif after is _ABSENT:
-        insert(found.removed, path)
-    elif before != after or isinstance(before, bool) is not isinstance(after, bool):
-        insert(found.modified, path)
 
 
 def merge(node: Node, live: Any, applied: Any) -> Any:
