@@ -133,6 +133,10 @@ class CdiCache:
                 texts.extend(f"{found.path}: {problem}" for problem in found.spec.warnings)
         return texts
 
+    def scan(self) -> Scan:
+        """What the directories held at the last look, unusable files included."""
+        return self._current()
+
     def resolve(self, names: Sequence[str]) -> list[Resolved]:
         """The devices of ``names``, in request order with repeats.
 
