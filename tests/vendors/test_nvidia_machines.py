@@ -195,3 +195,7 @@ def test_a_host_with_real_gpus_lends_none_of_its_numbers(tmp_path: Path, monkeyp
     assert one.majors["nvidia"] == before["nvidia"]
     assert one.majors["nvidia-uvm"] != before["nvidia-uvm"]
     assert f"v|nodes|{before['nvidia']}\n" in (one.driver_root / "usr/share/nvidia-smi/devices").read_text()
+
+
+def test_every_machine_has_a_boot_of_its_own(tmp_path: Path) -> None:
+    assert machine(tmp_path, name="n1").boot_id != machine(tmp_path, name="n2").boot_id

@@ -115,7 +115,7 @@ class SimulatedMachine:
     @property
     def boot_id(self) -> str:
         """Another one after each `reboot`."""
-        return str(self._uuid("boot", str(self._state.boots)))
+        return str(self._uuid(self._state.node, "boot", str(self._state.boots)))
 
     @property
     def architecture(self) -> str:
