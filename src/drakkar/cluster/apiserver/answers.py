@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,7 +15,11 @@ from drakkar.cluster.apiserver.negotiation import JSON, PROTOBUF, YAML
 from drakkar.cluster.apiserver.resources import ApiResource
 from drakkar.cluster.store import StoredObject
 
+_WITHOUT_COLUMNS = ApiResource("", "", "", "")
 _encode = msgspec.json.Encoder().encode
+
+CHUNK = 250
+"""Items of a list that are written in one go."""
 
 
 def encode(value: Any, media_type: str) -> bytes:
@@ -77,15 +82,18 @@ def many(call: Call, found: Sequence[StoredObject], metadata: dict[str, Any]) ->
             "items": items,
         }
         return _list_answer(call, shown)
-    shown = {
-        "kind": row.list_kind,
-        "apiVersion": row.api_version,
-        "metadata": metadata,
-        "items": [_item(to_served(row, stored.value), row) for stored in found],
-    }
-    if form.media_type == JSON and row.stored_as is None:
-        return Answer(200, shown, list_text(row, found, metadata), warnings=call.warnings)
-    return _list_answer(call, shown)
+
+    def plain() -> dict[str, Any]:
+        return {
+            "kind": row.list_kind,
+            "apiVersion": row.api_version,
+            "metadata": metadata,
+            "items": [_item(to_served(row, stored.value), row) for stored in found],
+        }
+
+    if form.media_type != JSON or row.stored_as is not None:
+        return _list_answer(call, plain())
+    return Answer(200, value_of=plain, text_of=lambda: list_text(row, found, metadata), warnings=call.warnings)
 
 
 def _list_answer(call: Call, shown: dict[str, Any]) -> Answer:
@@ -100,17 +108,25 @@ def _item(obj: dict[str, Any], row: ApiResource) -> dict[str, Any]:
     return {key: part for key, part in obj.items() if key not in ("kind", "apiVersion")}
 
 
-def list_text(row: ApiResource, found: Sequence[StoredObject], metadata: dict[str, Any]) -> bytes:
-    """The JSON text of a list, put together from the texts of its items."""
+def list_text(row: ApiResource, found: Sequence[StoredObject], metadata: dict[str, Any]) -> list[Callable[[], bytes]]:
+    """The JSON text of a list, put together from the texts of its items; each piece is made when it is called for.
+
+    A long list comes in several pieces, so that the first goes out at once and others are served in between.
+    """
     head = b'{"kind":%s,"apiVersion":%s,"metadata":%s,"items":[' % (
         _encode(row.list_kind),
         _encode(row.api_version),
         _encode(metadata),
     )
-    if row.custom:
-        return head + b",".join([stored.raw for stored in found]) + b"]}"
-    cut = len(b'{"kind":%s,"apiVersion":%s,' % (_encode(row.kind), _encode(row.api_version)))
-    return head + b",".join([b"{" + stored.raw[cut:] for stored in found]) + b"]}"
+    cut = 1 if row.custom else len(b'{"kind":%s,"apiVersion":%s,' % (_encode(row.kind), _encode(row.api_version)))
+
+    def piece(start: int) -> bytes:
+        text = b",".join([b"{" + stored.raw[cut:] for stored in found[start : start + CHUNK]])
+        before = b"," if start else head
+        after = b"]}" if start + CHUNK >= len(found) else b""
+        return before + text + after
+
+    return [partial(piece, start) for start in range(0, len(found) or 1, CHUNK)]
 
 
 def table(
@@ -126,6 +142,8 @@ def table(
     row = call.row
     if row.stored_as is not None:
         row = call.server.registry.get(*row.stored_as, row.plural) or row
+    elif call.subresource is not None and row.group == "resource.k8s.io":
+        row = _WITHOUT_COLUMNS  # the status of these kinds is served without a printer
     made: dict[str, Any] = tables.table(
         row,
         served,

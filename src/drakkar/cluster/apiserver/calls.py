@@ -6,7 +6,7 @@ beside the parsed value so that a single object goes out without being encoded a
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -30,7 +30,8 @@ BODY_LIMIT: Final = 3 * 1024 * 1024
 class Answer:
     """`raw` is the body as it goes on the wire if it is known already; `stream` replaces the body by chunks.
 
-    `watch` yields watch events as plain values, for clients inside the process; over HTTP `stream` serves the same.
+    `watch` yields watch events as plain values, for clients inside the process; over HTTP `stream` serves the same. A
+    list makes its value or the pieces of its text only for who wants them (`value_of`, `text_of`).
     """
 
     status: int
@@ -41,6 +42,8 @@ class Answer:
     warnings: list[str] = field(default_factory=list)
     stream: AsyncGenerator[bytes] | None = None
     watch: AsyncGenerator[dict[str, Any]] | None = None
+    value_of: Callable[[], Any] | None = None
+    text_of: Callable[[], list[Callable[[], bytes]]] | None = None
 
 
 @dataclass(slots=True)

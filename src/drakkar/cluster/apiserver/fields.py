@@ -75,7 +75,11 @@ _FIELDS: Final[dict[str, dict[str, Reader]]] = {
     "ReplicationController": {"status.replicas": _at("status.replicas", "0")},
     "ReplicaSet": {"status.replicas": _at("status.replicas", "0")},
     "Job": {"status.successful": _at("status.succeeded", "0")},
-    "ResourceSlice": {"spec.nodeName": _at("spec.nodeName"), "spec.driver": _at("spec.driver")},
+    "ResourceSlice": {
+        "spec.nodeName": _at("spec.nodeName"),
+        "spec.driver": _at("spec.driver"),
+        "spec.pool.name": _at("spec.pool.name"),
+    },
     "CertificateSigningRequest": {"spec.signerName": _at("spec.signerName")},
 }
 _ANSWER_BY_LABEL: Final = {

@@ -25,7 +25,7 @@ from drakkar.cluster.apiserver.identities import Tokens, User, authenticate, imp
 from drakkar.cluster.apiserver.negotiation import CUSTOM_TYPES, JSON, OBJECT_TYPES, negotiate
 from drakkar.cluster.apiserver.paths import RequestInfo, request_info
 from drakkar.cluster.apiserver.resources import ApiResource, Registry
-from drakkar.cluster.apiserver.subresources import bindings, evictions, finalizing, logs, scale, tokens
+from drakkar.cluster.apiserver.subresources import bindings, evictions, finalizing, logs, scale, sessions, tokens
 from drakkar.cluster.apiserver.verbs import creating, deleting, reading, updating, watching
 from drakkar.cluster.machinery.strictness import DecodeError
 from drakkar.cluster.store import LogError, Store
@@ -59,7 +59,6 @@ _SUBRESOURCES: Final[dict[str, dict[str, Handler]]] = {
     "finalize": {"update": finalizing.update},
     "log": {"get": logs.get},
 }
-STREAMS: Final = ("exec", "attach", "portforward")
 
 
 class ApiServer:
@@ -117,6 +116,8 @@ class ApiServer:
         headers = {"Content-Type": answer.content_type, **answer.headers}
         if answer.warnings:
             headers["Warning"] = ", ".join(warning_header(text) for text in answer.warnings)
+        if answer.value_of is not None:
+            return ApiResponse(answer.status, headers, answer.value_of())
         if answer.watch is not None or answer.stream is not None:
             return ApiResponse(answer.status, headers, answer.watch or answer.stream)
         return ApiResponse(answer.status, headers, answer.value if answer.value is not None else answer.raw)
@@ -220,7 +221,7 @@ class ApiServer:
             if info.subresource == "proxy":
                 raise statuses.not_implemented("this server does not proxy HTTP to nodes, pods or services")
             if handler is None:
-                raise statuses.bad_request("Upgrade request required")
+                handler = sessions.plain
         elif row.ephemeral:
             handler = bindings.create if row.plural == "bindings" else reviews.create
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from email.utils import formatdate
 from http import HTTPStatus
@@ -215,6 +215,12 @@ class Connection(asyncio.Protocol):
         body = b"".join(request.body) if request.body else None
         asked = ApiRequest(request.method, path, query, request.headers, body if body is not None else b"")
         answer = await self._server.respond(asked, None, repeated)
+        if answer.text_of is not None:
+            pieces = answer.text_of()
+            if len(pieces) == 1:
+                answer.raw = pieces[0]()
+            else:
+                answer.stream = _one_by_one(pieces)
         if answer.stream is None:
             self._send(answer, request)
             if not self._writable.is_set():
@@ -316,6 +322,12 @@ class Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+async def _one_by_one(pieces: list[Callable[[], bytes]]) -> AsyncGenerator[bytes]:
+    for piece in pieces:
+        yield piece()
+        await asyncio.sleep(0)
 
 
 class _HeadTooLargeError(Exception):

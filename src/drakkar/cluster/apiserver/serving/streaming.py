@@ -19,7 +19,8 @@ from drakkar.cluster.apiserver.calls import Answer, Call
 from drakkar.cluster.apiserver.paths import request_info, truth
 from drakkar.cluster.apiserver.server import ApiServer
 from drakkar.cluster.apiserver.serving.websockets import WebSocket
-from drakkar.cluster.apiserver.subresources.logs import choose_container, node_of, node_refusal
+from drakkar.cluster.apiserver.subresources.logs import node_refusal
+from drakkar.cluster.apiserver.subresources.sessions import locate
 from drakkar.cluster.streams import ERROR, RESIZE, STDIN, ExecSession
 from drakkar.errors import DrakkarError
 from drakkar.kube.transport import ApiRequest
@@ -69,11 +70,7 @@ async def _start(server: ApiServer, request: ApiRequest, repeated: Mapping[str, 
     )
     if info.subresource == "portforward":
         raise statuses.bad_request("port forwarding needs SPDY frames, which this server does not speak")
-    pod = call.stored().value
-    container = choose_container(pod, query.get("container", ""), call.name)
-    node = node_of(call, pod)
-    if node is None:
-        raise statuses.bad_request(f"pod {call.name} does not have a host assigned")
+    node, container = locate(call)
     offered = [one.strip() for one in request.headers.get("sec-websocket-protocol", "").split(",")]
     protocol = next((one for one in PROTOCOLS if one in offered), "")
     if not protocol:

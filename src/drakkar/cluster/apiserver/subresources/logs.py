@@ -91,5 +91,13 @@ def node_of(call: Call, pod: dict[str, Any]) -> NodeStreams | None:
     if node is None:
         if call.server.store.collection("nodes").get(name) is None:
             raise statuses.not_found("", "nodes", name)
-        raise statuses.internal_error(f"error dialing backend: no connection to the kubelet of node {name}")
+        raise _unreachable(call, name)
     return node
+
+
+def _unreachable(call: Call, name: str) -> statuses.StatusError:
+    stored = call.server.store.collection("nodes").get(name)
+    addresses = (stored.value.get("status") or {}).get("addresses") or [] if stored is not None else []
+    if not addresses:
+        return statuses.internal("no preferred addresses found; known addresses: []", bare=True)
+    return statuses.internal(f"error dialing backend: no kubelet of node {name} is connected", bare=True)

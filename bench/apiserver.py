@@ -1,0 +1,230 @@
+"""The API server alone: latency of reads, cost of writes (HTTPS, durable, in process), big lists, watchers, memory.
+
+The server runs in a process of its own; the client speaks HTTP/1.1 over TLS with as little code as possible, so that
+what is measured is mostly the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench._tables import Figure, show
+from drakkar.cluster import pki
+from drakkar.cluster.apiserver.identities import ADMIN, Tokens
+from drakkar.cluster.apiserver.inprocess import InProcessTransport
+from drakkar.cluster.apiserver.server import ApiServer
+from drakkar.cluster.apiserver.serving import serve
+from drakkar.cluster.store import Log, Store
+from drakkar.kube.client import Client
+from drakkar.kube.resources import CONFIG_MAPS
+
+TOKEN = "bench"
+CONFIGS = "/api/v1/namespaces/default/configmaps"
+READS, READ_RATE = 500, 1000
+WRITES, WRITERS = 600, 8
+WATCHERS = 1000
+PODS = 10_000
+
+
+def main(runs: int) -> bool:
+    """Print the table; whether the bounds hold. A few runs are enough: each has hundreds of requests."""
+    return asyncio.run(_measure(max(1, min(runs, 3))))
+
+
+async def _measure(runs: int) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        keys = pki.prepare(Path(folder) / "pki").wait()
+        context = ssl.create_default_context(cafile=str(keys.authority))
+        plain, durable, inside, gets = [], [], [], []
+        lists: list[float] = []
+        spread: list[float] = []
+        sizes: list[float] = []
+        for _ in range(runs):
+            with _Server(folder, context) as server:
+                sizes.append(await server.memory())
+                await server.write(50)
+                gets.append(await server.get_p99())
+                plain.append(await server.write(WRITES))
+            with _Server(folder, context, "--data") as server:
+                await server.write(50)
+                durable.append(await server.write(WRITES))
+            with _Server(folder, context, "--pods") as server:
+                lists.append(await server.list_pods())
+                spread.append(await server.fan_out())
+            inside.append(await _inside())
+    ratio = [after / before for before, after in zip(plain, durable, strict=True)]
+    return show(
+        [
+            Figure("GET of one object, p99 at 1,000 requests/s", gets, "ms", 2.0),
+            Figure("write over HTTPS", plain, "ms", 1000 / 1200),
+            Figure("write over HTTPS with the durable log / without", ratio, "×", 4 / 3),
+            Figure("write in process", inside, "ms", 0.2),
+            Figure("list of 10,000 pods, first byte", lists, "ms", 50.0),
+            Figure("one write reaches 1,000 watchers", spread, "ms", 100.0),
+            Figure("memory of an idle server", sizes, "MB", 60.0),
+        ]
+    )
+
+
+class _Server:
+    """A server process and a client for it."""
+
+    def __init__(self, folder: str, context: ssl.SSLContext, *options: str) -> None:
+        self._context = context
+        self._count = 0
+        words = [sys.executable, "-m", "bench.apiserver", folder, *options]
+        self._process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self._port = int(self._process.stdout.readline())
+
+    def __enter__(self) -> _Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    async def memory(self) -> float:
+        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+
+    async def get_p99(self) -> float:
+        """Milliseconds, with requests spaced evenly over four connections."""
+        links = [await self._connect() for _ in range(4)]
+        taken: list[float] = []
+        start = time.perf_counter()
+
+        async def reader(number: int) -> None:
+            for turn in range(number, READS, len(links)):
+                await asyncio.sleep(start + turn / READ_RATE - time.perf_counter())
+                begun = time.perf_counter()
+                await links[number].ask("GET", f"{CONFIGS}/c1")
+                taken.append((time.perf_counter() - begun) * 1000)
+
+        await asyncio.gather(*(reader(number) for number in range(len(links))))
+        return sorted(taken)[int(len(taken) * 0.99)]
+
+    async def write(self, count: int) -> float:
+        """Milliseconds per create, eight clients at once."""
+        links = [await self._connect() for _ in range(WRITERS)]
+        names = iter(range(self._count, self._count + count))
+        self._count += count
+
+        async def writer(link: _Link) -> None:
+            for number in names:
+                body = msgspec.json.encode({"metadata": {"name": f"c{number}"}, "data": {"key": "value"}})
+                answer = await link.ask("POST", CONFIGS, body)
+                assert answer.startswith(b"HTTP/1.1 201"), answer
+
+        begun = time.perf_counter()
+        await asyncio.gather(*(writer(link) for link in links))
+        return (time.perf_counter() - begun) * 1000 / count
+
+    async def list_pods(self) -> float:
+        link = await self._connect()
+        await link.ask("GET", "/api/v1/pods?limit=1")
+        begun = time.perf_counter()
+        return (await link.first_byte("/api/v1/pods") - begun) * 1000
+
+    async def fan_out(self) -> float:
+        """Milliseconds from a create to the last of many watchers seeing it."""
+        links = await asyncio.gather(*(self._connect() for _ in range(WATCHERS)))
+        await asyncio.gather(
+            *(link.start_watch(f"{CONFIGS}?watch=1&fieldSelector=metadata.name%3Dfan") for link in links)
+        )
+        writer = await self._connect()
+        seen = [asyncio.ensure_future(link.reader.read(64)) for link in links]
+        begun = time.perf_counter()
+        await writer.ask("POST", CONFIGS, b'{"metadata":{"name":"fan"}}')
+        await asyncio.gather(*seen)
+        return (time.perf_counter() - begun) * 1000
+
+    async def _connect(self) -> _Link:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port, ssl=self._context, limit=1 << 26)
+        return _Link(reader, writer)
+
+
+class _Link:
+    """One keep-alive connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self._writer = reader, writer
+
+    def _send(self, method: str, path: str, body: bytes = b"") -> None:
+        head = (
+            f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        self._writer.write(head.encode() + body)
+
+    async def ask(self, method: str, path: str, body: bytes = b"") -> bytes:
+        self._send(method, path, body)
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
+        await self.reader.readexactly(length)
+        return head
+
+    async def first_byte(self, path: str) -> float:
+        self._send("GET", path)
+        await self.reader.read(1)
+        return time.perf_counter()
+
+    async def start_watch(self, path: str) -> None:
+        self._send("GET", path)
+        await self.reader.readuntil(b"\r\n\r\n")
+
+
+async def _inside() -> float:
+    server = ApiServer(Store())
+    client = Client(InProcessTransport(server))
+
+    async def write(first: int, count: int) -> float:
+        begun = time.perf_counter()
+        for number in range(first, first + count):
+            await client.create(CONFIG_MAPS, {"metadata": {"name": f"c{number}"}, "data": {"a": "b"}}, "default")
+        return (time.perf_counter() - begun) * 1000 / count
+
+    await write(0, 50)
+    return await write(50, WRITES)
+
+
+def _pod(number: int) -> dict[str, Any]:
+    container = {"name": "main", "image": "cuda-sample:1", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {"name": f"p{number}", "namespace": "default", "labels": {"app": "bench"}, "uid": str(number)},
+        "spec": {"containers": [container], "nodeName": f"n{number % 100}", "schedulerName": "default-scheduler"},
+        "status": {"phase": "Running", "podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+async def _serve(folder: Path, options: list[str]) -> None:
+    keys = pki.prepare(folder / "pki").wait()
+    tokens = Tokens()
+    tokens.add(TOKEN, ADMIN)
+    store = Store(Log(Path(tempfile.mkdtemp(dir=folder)))) if "--data" in options else Store()
+    server = ApiServer(store, tokens=tokens)
+    if "--pods" in options:
+        for number in range(PODS):
+            store.create("pods", f"default/p{number}", _pod(number))
+    listener = await serve(server, certificate=keys.certificate, key=keys.key)
+    print(listener.url.rpartition(":")[2], flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    import uvloop
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+    uvloop.run(_serve(Path(sys.argv[1]), sys.argv[2:]))
