@@ -19,6 +19,11 @@ SELECTORS = (
     "true",
 )
 MATCHABLE = ("a.example.com/g", "resource.kubernetes.io/root", "b.example.com/n", "a.example.com/v")
+TOLERATIONS = (
+    {"operator": "Exists"},
+    {"key": "t0", "operator": "Exists"},
+    {"key": "t1", "operator": "Equal", "value": "x"},
+)
 TAINTS = ("NoSchedule", "NoExecute", "None")
 
 
@@ -56,11 +61,38 @@ def random_case(seed: int) -> Json:
 
 
 ALPHA = ("listTypeAttributes", "optionalNodeOperations", "compatibilityGroups")
-BETA = ("adminAccess", "prioritizedList", "partitionableDevices", "deviceTaints", "deviceBindingAndStatus", "consumableCapacity")
+BETA = (
+    "adminAccess",
+    "prioritizedList",
+    "partitionableDevices",
+    "deviceTaints",
+    "deviceBindingAndStatus",
+    "consumableCapacity",
+)
 QUIRKS = (
-    "admin", "all", "alloc", "binding", "classes", "config", "constraints", "counters", "first", "generations", "missing",
-    "mixed", "perdevice", "plaincap", "selectors", "shares", "taints", "lists", "alpha", "gates", "groups", "operations",
-)  # fmt: skip
+    "admin",
+    "all",
+    "alloc",
+    "binding",
+    "classes",
+    "config",
+    "constraints",
+    "counters",
+    "first",
+    "generations",
+    "missing",
+    "mixed",
+    "perdevice",
+    "plaincap",
+    "selectors",
+    "shares",
+    "taints",
+    "lists",
+    "alpha",
+    "gates",
+    "groups",
+    "operations",
+)
 
 
 def _pool(r: random.Random, number: int, quirks: set[str]) -> list[Json]:
@@ -77,7 +109,10 @@ def _pool(r: random.Random, number: int, quirks: set[str]) -> list[Json]:
         slices.append({"metadata": {"name": f"s{r.randint(0, 99):02}-{name}-{part}"}, "spec": spec})
     if counters:
         sets = [
-            {"name": f"cs{i}", "counters": {"c0": {"value": str(r.randint(1, 5))}, "c1": {"value": f"{r.randint(1, 6)}Gi"}}}
+            {
+                "name": f"cs{i}",
+                "counters": {"c0": {"value": str(r.randint(1, 5))}, "c1": {"value": f"{r.randint(1, 6)}Gi"}},
+            }
             for i in range(2)
         ]
         spec = {"driver": driver, "pool": {"name": name, "generation": generation}, "sharedCounters": sets}
@@ -151,7 +186,9 @@ def _device(r: random.Random, name: str, quirks: set[str], driver: str, counters
             device["allowMultipleAllocations"] = True
             policy = r.random()
             if policy < 0.3:
-                span = r.choice(({"min": "1Gi", "step": "1Gi"}, {"min": "1Gi", "max": "6Gi"}, {"min": "500m", "step": "500m"}))
+                span = r.choice(
+                    ({"min": "1Gi", "step": "1Gi"}, {"min": "1Gi", "max": "6Gi"}, {"min": "500m", "step": "500m"})
+                )
                 capacity["requestPolicy"] = {"default": "1Gi", "validRange": span}
             elif policy < 0.5:
                 capacity["requestPolicy"] = {"default": "2Gi", "validValues": ["1Gi", "2Gi", "4Gi"]}
@@ -196,7 +233,10 @@ def _claim(r: random.Random, number: int, quirks: set[str], classes: list[str]) 
              "opaque": {"driver": DRIVERS[0], "parameters": {"i": i}}}
             for i in range(r.randint(1, 2))
         ]  # fmt: skip
-    return {"metadata": {"name": f"c{number}", "namespace": "default", "uid": f"u{number}"}, "spec": {"devices": devices}}
+    return {
+        "metadata": {"name": f"c{number}", "namespace": "default", "uid": f"u{number}"},
+        "spec": {"devices": devices},
+    }
 
 
 def _exact(r: random.Random, quirks: set[str], classes: list[str], *, sub: bool = False) -> Json:
@@ -210,9 +250,7 @@ def _exact(r: random.Random, quirks: set[str], classes: list[str], *, sub: bool 
     if "admin" in quirks and not sub and r.random() < 0.4:
         exact["adminAccess"] = r.random() < 0.8
     if "taints" in quirks and r.random() < 0.5:
-        exact["tolerations"] = [r.choice((
-            {"operator": "Exists"}, {"key": "t0", "operator": "Exists"}, {"key": "t1", "operator": "Equal", "value": "x"},
-        ))]  # fmt: skip
+        exact["tolerations"] = [r.choice(TOLERATIONS)]
     if ("shares" in quirks or "plaincap" in quirks) and r.random() < 0.5:
         exact["capacity"] = {"requests": {"mem": r.choice(("1Gi", "3Gi", "1500Mi", "500m", "5G", "0", "2Gi"))}}
     return exact
@@ -238,7 +276,12 @@ def _allocated(r: random.Random, slices: list[Json]) -> list[Json]:
             if r.random() > 0.3:
                 continue
             spec = item["spec"]
-            result: Json = {"request": "r", "driver": spec["driver"], "pool": spec["pool"]["name"], "device": device["name"]}
+            result: Json = {
+                "request": "r",
+                "driver": spec["driver"],
+                "pool": spec["pool"]["name"],
+                "device": device["name"],
+            }
             if device.get("allowMultipleAllocations") and r.random() < 0.8:
                 result["shareID"] = f"00000000-0000-0000-0000-{len(claims):012}"
                 if "capacity" in device:
@@ -246,5 +289,7 @@ def _allocated(r: random.Random, slices: list[Json]) -> list[Json]:
             if r.random() < 0.1:
                 result["adminAccess"] = True
             metadata = {"name": f"held{len(claims)}", "namespace": "other", "uid": f"h{len(claims)}"}
-            claims.append({"metadata": metadata, "spec": {}, "status": {"allocation": {"devices": {"results": [result]}}}})
+            claims.append(
+                {"metadata": metadata, "spec": {}, "status": {"allocation": {"devices": {"results": [result]}}}}
+            )
     return claims

@@ -79,12 +79,12 @@ def allocate(
         return f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
 
     expired = None if deadline is None or now is None else lambda: now() >= deadline
-    plan = plan_for(view, shapes, label, world.selector, features, expired)
+    plan = plan_for(view, shapes, label=label, selector=world.selector, features=features, deadline=expired)
     chosen = _first_free(plan, view) if plan.greedy else None
     steps = 0
     alternatives: Mapping[tuple[int, int], int] = {}
     if chosen is None:
-        search = Search(view, plan, label, features, state.usage.devices, world.environment, expired)
+        search = Search(view, plan, world, label, expired)
         chosen = search.run()
         steps, alternatives = search.steps, search.alternatives
     if chosen is None:
@@ -105,7 +105,14 @@ def allocate(
         name = (claims[number].get("metadata") or {}).get("name") or ""
         results.append(
             allocation_result(
-                name, claim.shape, asks, mine, view.devices, node_name, features, share_id or _random_share_id
+                name,
+                claim.shape,
+                asks,
+                mine,
+                devices=view.devices,
+                node_name=node_name,
+                features=features,
+                share_id=share_id or _random_share_id,
             )
         )
     return Allocation(results, chosen, numbers, steps, view)

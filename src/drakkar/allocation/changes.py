@@ -7,6 +7,7 @@ kind the smallest one is named: one device more or one step less and the claims 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, Final, NamedTuple
@@ -15,6 +16,7 @@ from drakkar.allocation.allocate import allocate
 from drakkar.allocation.errors import AllocationError
 from drakkar.allocation.funnel import RequestFunnel
 from drakkar.allocation.refusal import Refusal
+from drakkar.allocation.selection import value_of
 from drakkar.allocation.state import ClusterState
 from drakkar.allocation.taints import untolerated
 from drakkar.allocation.usage import Holder
@@ -26,6 +28,7 @@ Json = dict[str, Any]
 Claims = Sequence[Mapping[str, Any]]
 
 _TRIALS_PER_KIND: Final = 64
+_PATIENCE: Final = 100.0  # looks at the clock during one trial; a search looks every 64 steps
 _SPARE_POOL: Final = "spare.drakkar"
 
 
@@ -51,10 +54,19 @@ def smallest_changes(refusal: Refusal) -> list[Change]:
 
 
 def fits(refusal: Refusal, change: Change) -> bool:
-    """Whether the refused claims fit on their node after the change."""
+    """Whether the refused claims fit on their node after the change; a trial that takes too long counts as no."""
     state, claims = change.apply(refusal.world.state, refusal.claims)
+    ticks = itertools.count(0.0)
     try:
-        return bool(allocate(state, claims, refusal.view.node, features=refusal.world.features))
+        found = allocate(
+            state,
+            claims,
+            refusal.view.node,
+            features=refusal.world.features,
+            deadline=_PATIENCE,
+            now=ticks.__next__,
+        )
+        return bool(found)
     except AllocationError:
         return False
 
@@ -170,8 +182,6 @@ def _wanted_values(refusal: Refusal, funnel: RequestFunnel) -> Iterator[tuple[An
             program = refusal.world.selector(text).program
             if program is None:
                 continue
-            from drakkar.allocation.selection import value_of
-
             for result in program.evaluate_clauses({"device": value_of(device)}):
                 if result.value is False and result.clause.subject and result.actual is not None:
                     found.setdefault((result.clause.text, result.actual), result)

@@ -15,7 +15,7 @@ from drakkar.allocation.capacity import Amounts
 from drakkar.allocation.errors import AllocationError
 from drakkar.allocation.plans import AskPlan
 from drakkar.allocation.pools import NodeView, PoolBody, device_is_for
-from drakkar.allocation.selection import Failure, amounts_of, value_of
+from drakkar.allocation.selection import Failure, amounts_of, operations_known, value_of
 from drakkar.allocation.slices import Device
 from drakkar.allocation.taints import untolerated
 
@@ -179,6 +179,8 @@ def obstacles(
         yield Obstacle(GATES, "the device has binding conditions and their feature gate is off")
     if not features.partitionable_devices and raw.get("consumesCounters"):
         yield Obstacle(GATES, "the device consumes shared counters and their feature gate is off")
+    if not operations_known(device, view, features):
+        yield Obstacle(GATES, f"the node cannot skip {', '.join(device.slice.skip_operations)}")
     if features.device_taints:
         for taint in untolerated(raw.get("taints") or (), ask.tolerations):
             yield Obstacle(TAINTS, taint_text(taint))

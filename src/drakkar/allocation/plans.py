@@ -112,7 +112,8 @@ class Plan:
 def plan_for(
     view: NodeView,
     shapes: Sequence[ClaimShape],
-    labels: Callable[[int], str],
+    *,
+    label: Callable[[int], str],
     selector: Callable[[str], Selector],
     features: Features,
     deadline: Deadline,
@@ -122,7 +123,7 @@ def plan_for(
     found: Plan | None = view.plans.get(key)
     if found is None:
         claims = [
-            _claim_plan(view, shape, labels(number), selector, features, deadline)
+            _claim_plan(view, shape, label=label(number), selector=selector, features=features, deadline=deadline)
             for number, shape in enumerate(shapes)
         ]
         if len(view.plans) >= _PLAN_LIMIT:
@@ -134,6 +135,7 @@ def plan_for(
 def _claim_plan(
     view: NodeView,
     shape: ClaimShape,
+    *,
     label: str,
     selector: Callable[[str], Selector],
     features: Features,
@@ -147,7 +149,7 @@ def _claim_plan(
         least: int | None = None
         for ask in request.asks:
             if ask.all_devices:
-                fit = fit_of_view(view, ask, selector, features, deadline)
+                fit = fit_of_view(view, ask, selector, features=features, deadline=deadline)
                 lists[id(ask)] = _listed(view, label, ask, fit)
             size = len(lists[id(ask)]) if ask.all_devices else ask.count
             least = size if least is None else min(least, size)
@@ -161,7 +163,7 @@ def _claim_plan(
         RequestPlan(
             request.name,
             [
-                AskPlan(ask, fit_of_view(view, ask, selector, features, deadline), lists.get(id(ask)))
+                AskPlan(ask, fit_of_view(view, ask, selector, features=features, deadline=deadline), lists.get(id(ask)))
                 for ask in request.asks
             ],
             request.alternatives,

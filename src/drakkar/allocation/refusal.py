@@ -6,9 +6,11 @@ looks at the state at the time of asking, so ask before the state moves on.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from drakkar.allocation.errors import AllocationError
 from drakkar.allocation.funnel import (
     CAPACITY,
     CLASS,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from drakkar.allocation.state import World
 
 _SHOWN: Final = 3
+_PATIENCE: Final = 100.0  # looks at the clock during one trial; a search looks every 64 steps
 
 
 class Group(NamedTuple):
@@ -155,8 +158,9 @@ class Refusal:
 
     def _together(self) -> Iterator[str]:
         """The requests compete for the same devices: which of them is the first that has to go without."""
+        several = len(self.plan.claims) > 1
         exact = [
-            (request.name, funnel)
+            (f"{funnel.claim.rpartition('/')[2]}/{request.name}" if several else request.name, funnel)
             for request, funnel in self._single_requests()
             if not funnel.plan.ask.admin and not funnel.all_devices
         ]
@@ -203,7 +207,19 @@ class Refusal:
                     **self.claims[number],
                     "spec": {"devices": {**devices, "requests": devices["requests"][: place + 1]}},
                 }
-                if not allocate(state, [*self.claims[:number], part], node, features=features):
+                ticks = itertools.count(0.0)
+                try:
+                    found = allocate(
+                        state,
+                        [*self.claims[:number], part],
+                        node,
+                        features=features,
+                        deadline=_PATIENCE,
+                        now=ticks.__next__,
+                    )
+                except AllocationError:
+                    return last
+                if not found:
                     return last
         return last
 

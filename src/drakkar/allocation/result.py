@@ -24,6 +24,7 @@ def allocation_result(
     shape: ClaimShape,
     asks: Sequence[Ask],
     chosen: Sequence[Chosen],
+    *,
     devices: Sequence[Device],
     node_name: str,
     features: Features,

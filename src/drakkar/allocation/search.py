@@ -9,7 +9,7 @@ changes the first arrangement found. The stack is explicit, for a pod may ask fo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from drakkar.allocation import bounds
 from drakkar.allocation.capacity import Amounts
@@ -17,13 +17,14 @@ from drakkar.allocation.constraints import Narrowing, Value, allows, narrowed
 from drakkar.allocation.counters import GroupState, compatible
 from drakkar.allocation.derived import derived_values
 from drakkar.allocation.errors import AllocationError
-from drakkar.allocation.features import Features
 from drakkar.allocation.plans import AskPlan, ClaimPlan, Plan
 from drakkar.allocation.pools import NodeView
 from drakkar.allocation.requests import MAX_RESULTS, Ask
 from drakkar.allocation.selection import Failure, amounts_of
-from drakkar.allocation.usage import DeviceUse
 from drakkar.kube.quantity import Quantity
+
+if TYPE_CHECKING:
+    from drakkar.allocation.state import World
 
 _FAILED: Final = 1
 _SIZE_EXCEEDED: Final = 2
@@ -83,21 +84,19 @@ class Search:
         self,
         view: NodeView,
         plan: Plan,
-        labels: Callable[[int], str],
-        features: Features,
-        uses: Mapping[Any, DeviceUse],
-        environment: Callable[[], Any],
+        world: World,
+        label: Callable[[int], str],
         expired: Callable[[], bool] | None,
     ) -> None:
         self.view = view
         self.plan = plan
-        self.features = features
+        self.features = features = world.features
         self.steps = 0
         self.setbacks = 0  # devices and alternatives that were given up
         self.alternatives: dict[tuple[int, int], int] = {}  # (claim, request): number of the chosen alternative
-        self._labels = labels
-        self._uses = uses
-        self._environment = environment
+        self._label = label
+        self._uses = world.state.usage.devices
+        self._environment = world.environment
         self._expired = expired
         self.in_use = view.in_use()
         self.used = self.in_use
@@ -205,7 +204,7 @@ class Search:
             rest ^= bit
             device = bit.bit_length() - 1
             if failing & bit:
-                text = plan.failures[device].message(self._labels(frame.claim), plan.ask)
+                text = plan.failures[device].message(self._label(frame.claim), plan.ask)
                 raise AllocationError(text, reason="SelectionFailed")
             frame.amounts = None
             if dynamic & bit and (plan.checked | self.shared) & bit:
@@ -328,7 +327,7 @@ class Search:
             if values is None or not allows(constraint.constraint, before, values):
                 if must:
                     raise AllocationError(
-                        f"claim {self._labels(frame.claim)}, request {plan.ask.own}: cannot add device "
+                        f"claim {self._label(frame.claim)}, request {plan.ask.own}: cannot add device "
                         f"{self.view.devices[device].key} because a claim constraint would not be satisfied",
                         reason="ConstraintNotSatisfied",
                     )

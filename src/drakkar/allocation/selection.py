@@ -168,17 +168,17 @@ def sound(device: Device) -> bool:
 
 
 def fit_of_body(
-    body: PoolBody, ask: Ask, selector: Callable[[str], Selector], features: Features, deadline: Deadline
+    body: PoolBody, ask: Ask, selector: Callable[[str], Selector], *, features: Features, deadline: Deadline
 ) -> Fit:
     """The devices of a pool for a request, as far as the node does not matter."""
     found: Fit | None = body.bits.get(ask.key)
     if found is None:
-        found = body.bits[ask.key] = _fit(body.devices, ask, selector, features, deadline)
+        found = body.bits[ask.key] = _fit(body.devices, ask, selector, features=features, deadline=deadline)
     return found
 
 
 def _fit(
-    devices: list[Device], ask: Ask, selector: Callable[[str], Selector], features: Features, deadline: Deadline
+    devices: list[Device], ask: Ask, selector: Callable[[str], Selector], *, features: Features, deadline: Deadline
 ) -> Fit:
     chain = [
         (selector(text), stage == 0, number)
@@ -256,7 +256,7 @@ def _harmless(capacity: Mapping[str, Any]) -> bool:
 
 
 def fit_of_view(
-    view: NodeView, ask: Ask, selector: Callable[[str], Selector], features: Features, deadline: Deadline
+    view: NodeView, ask: Ask, selector: Callable[[str], Selector], *, features: Features, deadline: Deadline
 ) -> Fit:
     """The devices of a node for a request."""
     found: Fit | None = view.bits.get(ask.key)
@@ -265,7 +265,7 @@ def fit_of_view(
     ok = failing = blocked = checked = 0
     failures: dict[int, Failure] = {}
     for body, offset in view.parts:
-        fit = fit_of_body(body, ask, selector, features, deadline)
+        fit = fit_of_body(body, ask, selector, features=features, deadline=deadline)
         fit = _for_this_node(body, fit, view, features)
         ok |= fit.ok << offset
         failing |= fit.failing << offset
@@ -299,12 +299,17 @@ def _for_this_node(body: PoolBody, fit: Fit, view: NodeView, features: Features)
                 blocked &= ~bit
                 failing &= ~bit
                 failures.pop(number, None)
-        if owner.skip_operations and features.experimental and ok & bit:
-            capable = features.optional_node_operations and "DRAOptionalNodeOperations" in view.capable
-            if not capable:
-                ok &= ~bit
-                blocked |= bit
+        if ok & bit and not operations_known(device, view, features):
+            ok &= ~bit
+            blocked |= bit
     return Fit(ok, failing, blocked, failures, fit.checked)
+
+
+def operations_known(device: Device, view: NodeView, features: Features) -> bool:
+    """Whether the node can do what the device wants left out (KEP-5945); the default variant does not look."""
+    if not device.slice.skip_operations or not features.experimental:
+        return True
+    return features.optional_node_operations and "DRAOptionalNodeOperations" in view.capable
 
 
 def _cel_failed(failure: Failure | None) -> bool:

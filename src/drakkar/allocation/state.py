@@ -43,6 +43,8 @@ class ClusterState:
         self._assumed: dict[ClaimKey, ClaimUse] = {}
         self._worlds: dict[Features, World] = {}
         self._world: World | None = None
+        # Answers of selectors depend on content only, so copies share them.
+        self._selectors: dict[Features, dict[str, Selector]] = {}
 
     def upsert_slice(self, obj: Mapping[str, Any]) -> None:
         """Add or replace a ResourceSlice (v1 JSON); raises `AllocationError` if it is not shaped like one."""
@@ -132,6 +134,7 @@ class ClusterState:
         """An independent state with the same content, for "what if"; objects are shared, being never changed."""
         other = ClusterState()
         other._rules = dict(self._rules)
+        other._selectors = self._selectors
         for obj in self._objects.values():
             other.upsert_slice(obj)
         other.classes = dict(self.classes)
@@ -151,7 +154,8 @@ class ClusterState:
             return world
         world = self._worlds.get(features)
         if world is None:
-            world = self._worlds[features] = World(self, features)
+            selectors = self._selectors.setdefault(features, {})
+            world = self._worlds[features] = World(self, features, selectors)
         self._world = world
         return world
 
@@ -225,11 +229,11 @@ class ClusterState:
 class World:
     """Everything prepared for one set of features: node views, pool bodies, compiled claims and selectors."""
 
-    def __init__(self, state: ClusterState, features: Features) -> None:
+    def __init__(self, state: ClusterState, features: Features, selectors: dict[str, Selector]) -> None:
         self.state = state
         self.features = features
         self.shapes: dict[bytes, ClaimShape] = {}
-        self._selectors: dict[str, Selector] = {}
+        self._selectors = selectors
         self._environment: Environment | None = None
         self._views: dict[str, NodeView] = {}
         self._viewers: dict[PoolKey, set[str]] = {}

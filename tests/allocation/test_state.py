@@ -1,0 +1,144 @@
+"""The state fed step by step is the state built at once; allocations in flight count; holders are known."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from drakkar.allocation import AllocationError, ClusterState, allocate
+from tools.vectors.allocation import solve, state_of
+
+from .objects import DRIVER, NODE, claim, cluster, device, held, request, slice_of
+from .worlds import random_case
+
+
+def devices_of(found) -> list[str]:
+    return [item["device"] for result in found.results for item in result["devices"]["results"]]
+
+
+def test_changing_one_cluster_into_another_gives_the_answers_of_the_other() -> None:
+    for seed in range(80):
+        before, after = random_case(seed), random_case(seed + 5000)
+        after["features"] = before.get("features")
+        state = state_of(before)
+        solve(before, state)  # so that everything is prepared and has to be thrown away
+        _change(state, before, after, random.Random(seed))
+        assert solve(after, state) == solve(after), seed
+
+
+def _change(state: ClusterState, before, after, order: random.Random) -> None:
+    names = {item["metadata"]["name"] for item in after["slices"]}
+    for item in before["slices"]:
+        if item["metadata"]["name"] not in names or order.random() < 0.5:
+            state.remove_slice(item)
+            solve(after | {"classes": before["classes"]}, state)
+    for item in before.get("allocatedClaims") or ():
+        state.remove_claim(item)
+    for item in before["classes"]:
+        state.remove_class(item)
+    for kind, upsert in (("classes", state.upsert_class), ("allocatedClaims", state.upsert_claim)):
+        for item in after.get(kind) or ():
+            upsert(item)
+    # Where slices disagree, the order in which they came decides; keep it as in a new state.
+    for item in before["slices"]:
+        state.remove_slice(item)
+    for item in after["slices"]:
+        state.upsert_slice(item)
+        state.upsert_slice(item)
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    state = cluster(slice_of([device("d0")]))
+    other = state.copy()
+    other.upsert_claim(held("x", "d0"))
+    assert allocate(state, [claim(request())], NODE)
+    assert not allocate(other, [claim(request())], NODE)
+
+
+def test_an_assumed_allocation_takes_its_devices_until_it_is_forgotten() -> None:
+    state = cluster(slice_of([device("d0"), device("d1")]))
+    first = claim(request(), name="first")
+    found = allocate(state, [first], NODE)
+    state.assume(first, found.results[0])
+    assert state.in_flight(first)
+    assert devices_of(allocate(state, [claim(request())], NODE)) == ["d1"]
+    state.forget(first)
+    assert not state.in_flight(first)
+    assert devices_of(allocate(state, [claim(request())], NODE)) == ["d0"]
+
+
+def test_an_assumed_allocation_survives_old_news_and_ends_with_the_real_one() -> None:
+    state = cluster(slice_of([device("d0"), device("d1")]))
+    first = claim(request(), name="first")
+    state.assume(first, held("first", "d0")["status"]["allocation"])
+    state.upsert_claim(first)  # the informer still shows the claim without allocation
+    assert devices_of(allocate(state, [claim(request())], NODE)) == ["d1"]
+    state.upsert_claim(held("first", "d1"))
+    assert not state.in_flight(first)
+    assert devices_of(allocate(state, [claim(request())], NODE)) == ["d0"]
+
+
+def test_a_new_claim_of_the_same_name_ends_the_old_ones_assumption() -> None:
+    state = cluster(slice_of([device("d0")]))
+    first = claim(request(), name="first")
+    state.assume(first, held("first", "d0")["status"]["allocation"])
+    state.upsert_claim({**first, "metadata": {**first["metadata"], "uid": "another"}})
+    assert not state.in_flight(first)
+    assert allocate(state, [claim(request())], NODE)
+
+
+def test_holders_name_claims_and_pods() -> None:
+    state = cluster(slice_of([device("d0")]), claims=(held("x", "d0", pods=("p0", "p1")),))
+    (holder,) = state.holders(DRIVER, "pool-a", "d0")
+    assert str(holder) == "team-a/x"
+    assert holder.people == "team-a/p0, team-a/p1"
+    assert state.holders(DRIVER, "pool-a", "d1") == []
+
+
+def test_taint_rules_come_and_go() -> None:
+    state = cluster(slice_of([device("d0"), device("d1")]))
+    rule = {
+        "metadata": {"name": "r"},
+        "spec": {"deviceSelector": {"device": "d0"}, "taint": {"key": "k", "effect": "NoSchedule"}},
+    }
+    state.upsert_taint_rule(rule)
+    assert devices_of(allocate(state, [claim(request())], NODE)) == ["d1"]
+    state.upsert_slice(slice_of([device("d0")]))
+    assert not allocate(state, [claim(request())], NODE)
+    state.remove_taint_rule(rule)
+    assert devices_of(allocate(state, [claim(request())], NODE)) == ["d0"]
+
+
+def test_a_rule_without_selector_selects_nothing_and_an_empty_one_everything() -> None:
+    taint = {"key": "k", "effect": "NoExecute"}
+    state = cluster(slice_of([device("d0")]))
+    state.upsert_taint_rule({"metadata": {"name": "r"}, "spec": {"taint": taint}})
+    assert allocate(state, [claim(request())], NODE)
+    state.upsert_taint_rule({"metadata": {"name": "r"}, "spec": {"taint": taint, "deviceSelector": {}}})
+    assert not allocate(state, [claim(request())], NODE)
+
+
+def test_node_labels_that_change_change_the_view() -> None:
+    selector = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
+    state = cluster(slice_of([device("d0")], node="", nodeSelector=selector))
+    assert allocate(state, [claim(request())], NODE)
+    moved = {"metadata": {"name": "node-1", "labels": {"zone": "b"}}}
+    assert not allocate(state, [claim(request())], moved)
+    assert allocate(state, [claim(request())], NODE)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"metadata": {"name": "s"}},
+        {"metadata": {"name": "s"}, "spec": {"driver": "d"}},
+        {"spec": {"pool": {}, "devices": 3}},
+        {"spec": {"pool": {}, "devices": [{"attributes": {}}]}},
+    ],
+)
+def test_an_object_that_is_no_slice_is_refused_and_disturbs_nothing(broken) -> None:
+    state = cluster(slice_of([device("d0")]))
+    with pytest.raises(AllocationError, match="ResourceSlice/"):
+        state.upsert_slice(broken)
+    assert allocate(state, [claim(request())], NODE)
