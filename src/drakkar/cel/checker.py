@@ -188,8 +188,6 @@ class _Checker:
                 node.overloads = known[1]
                 self.fresh += known[2]
                 return known[0]
-        else:
-            arguments = [types.substitute(self.substitution, argument, False) for argument in arguments]
         if types.ERROR in arguments:
             return types.ERROR
         result: Type | None = None

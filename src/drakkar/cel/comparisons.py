@@ -15,6 +15,7 @@ from drakkar.cel.signatures import Price
 from drakkar.cel.steps import Body, Frame, LimitReached, Step, charged
 from drakkar.cel.values import (
     NO_SUCH_OVERLOAD,
+    UNHASHABLE,
     Failure,
     OpaqueValue,
     Panic,
@@ -148,8 +149,8 @@ def constant_membership(value: Step, items: list[Any]) -> Step:
             return found in known
         if kind is Failure:
             return found
-        if kind is bytes:
-            raise Panic("internal error: runtime error: hash of unhashable type types.Bytes")
+        if kind in UNHASHABLE:
+            raise Panic(f"internal error: runtime error: hash of unhashable type {UNHASHABLE[kind]}")
         return key_in(known, found) is not None
 
     return Step(value.fixed, body)

@@ -22,7 +22,7 @@ from drakkar.cel.program import Program
 from drakkar.cel.recursion import with_room
 from drakkar.cel.signatures import FunctionTable, Library, Overload
 from drakkar.cel.types import Type
-from drakkar.cel.validators import validate
+from drakkar.cel.validators import PANIC, validate
 from drakkar.cel.values import TypeValue
 
 MAX_CODE_POINTS: Final = 100_000
@@ -133,6 +133,8 @@ class Environment:
             raise source.failure("type", problems)
         if self.validated:
             found = validate(root)
+            if any(message == PANIC for _, _, message in found):
+                raise CelError(PANIC, "compile", expression=text)
             if found:
                 kind = "type" if any(one[0] == "type" for one in found) else "compile"
                 raise source.failure(kind, [(position, message) for _, position, message in found])

@@ -89,6 +89,7 @@ class Source:
         issues = []
         for position, message in problems:
             line, column = self.place(position) if position >= 0 else (0, 0)
+            column = column if self.text else 0  # an empty text has no first column
             issues.append(Issue(message, line, column))
         issues.sort(key=lambda issue: (issue.line, issue.column))
         shown = issues[:MAX_ISSUES]
@@ -101,6 +102,8 @@ class Source:
         if not issue.line:
             return f"ERROR: <input>:-1:0: {issue.message}"
         head = f"ERROR: <input>:{issue.line}:{issue.column}: {issue.message}"
+        if not issue.column:
+            return head
         line = self.line(issue.line).replace("\t", " ")
         under = "".join(_WIDE[0] if ord(character) > 127 else "." for character in line[: issue.column - 1])
         at = line[issue.column - 1 : issue.column]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from drakkar.cel.device import ATTRIBUTE_PREFIX, CAPACITY_PREFIX, DeviceValue, Domains
+from drakkar.cel.sizes import MOST
 from drakkar.cel.steps import Body, Frame, LimitReached, Step
 from drakkar.cel.values import NO_SUCH_OVERLOAD, NONE, Failure, Optional, UInt, key_in
 
@@ -132,6 +133,8 @@ class Path:
         def body(frame: Frame) -> Any:
             value = resolve(frame)
             if type(value) is Failure:
+                if not own:
+                    _give_back(frame, precise)
                 return value
             if type(value) is Optional:
                 if not value.present:
@@ -145,6 +148,16 @@ class Path:
             return found if type(found) is Failure else found is not _MISSING
 
         return body
+
+
+def _give_back(frame: Frame, precise: bool) -> None:
+    """A presence test on a failed ternary gets back a unit it never paid; upstream's counter may pass below zero."""
+    if not precise:
+        raise LimitReached  # what was paid so far is known exactly only unit by unit
+    frame[0] -= 1
+    if frame[0] < 0:
+        frame[0] = MOST
+        raise LimitReached
 
 
 def no_such_key(key: Any) -> Failure:

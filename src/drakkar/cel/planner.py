@@ -28,13 +28,24 @@ from drakkar.cel.paths import Path, Qualifier, conditional, lazy_reader, resolve
 from drakkar.cel.signatures import Overload, Price
 from drakkar.cel.steps import FIRST_SLOT, Body, Frame, LimitReached, Step, charged, constant
 from drakkar.cel.types import Type
-from drakkar.cel.values import NO_SUCH_OVERLOAD, Failure, Optional, Panic, TypeValue, UInt, key_of, type_name
+from drakkar.cel.values import (
+    NO_SUCH_OVERLOAD,
+    UNHASHABLE,
+    Failure,
+    Optional,
+    Panic,
+    TypeValue,
+    UInt,
+    key_of,
+    type_name,
+)
 
 _FOLDED: Final = frozenset(["bool", "bytes", "double", "dyn", "duration", "int", "string", "timestamp", "type", "uint"])
 _PURE: Final = frozenset(
     ["quantity", "semver", "isQuantity", "isSemver", "ip", "cidr", "url", "isIP", "isCIDR", "isURL"]
 )
 _PATTERN_FUNCTIONS: Final = frozenset(("matches", "find", "findAll"))
+_SINGLETONS: Final = frozenset("_+_ _-_ _*_ _/_ _%_ startsWith endsWith contains matches @sortByAssociatedKeys".split())
 _HASHABLE: Final = frozenset({bool, int, float, str})
 _UNSET: Final = object()
 _BYTES_KEY: Final = "runtime error: hash of unhashable type types.Bytes"
@@ -174,6 +185,9 @@ class Planner:
                 return self.pattern_call(node, dispatcher, price, arguments)
         if function in _FOLDED and len(arguments) == 1 and arguments[0].constant:
             return self.folded(dispatcher, arguments[0].value)
+        if len(arguments) == 2 and len(node.overloads) != 1 and function not in _SINGLETONS:
+            # Upstream dispatches by name only when it has the arguments one by one, and stops at a failed one.
+            return Step(0, many_body(dispatcher, price, [argument.run() for argument in arguments], self.precise))
         step = plan_call(dispatcher, price, arguments, self.precise)
         if function in _PURE and all(argument.constant for argument in arguments):
             return self.computed(step)
@@ -372,8 +386,8 @@ def _map_body(bodies: list[tuple[Body, Body, bool]]) -> Body:
             if type(value) is Failure:
                 return value
             hashed = key_of(key)
-            if type(key) is bytes:
-                raise Panic(f"internal error: {_BYTES_KEY}")
+            if type(key) in UNHASHABLE:
+                raise Panic(f"internal error: runtime error: hash of unhashable type {UNHASHABLE[type(key)]}")
             if optional:
                 if type(value) is not Optional:
                     return NO_SUCH_OVERLOAD

@@ -23,6 +23,28 @@ if TYPE_CHECKING:
 DEFAULT_COST_LIMIT: Final = 1_000_000
 LIMIT_TEXT: Final = "operation cancelled: actual cost limit exceeded"
 
+_ERROR_FROM: Final = "type conversion error from {} to 'bool'"
+_NO_BOOL: Final = {
+    "int": "unsupported type conversion from 'int' to bool",
+    "uint": "unsupported type conversion from 'uint' to bool",
+    "string": "unsupported native conversion from string to 'bool'",
+    "type": "type conversion not supported for 'type'",
+    "double": _ERROR_FROM.format("Double"),
+    "bytes": _ERROR_FROM.format("Bytes"),
+    "list": _ERROR_FROM.format("list"),
+    "map": _ERROR_FROM.format("map"),
+    "null_type": _ERROR_FROM.format("'null_type'"),
+    "google.protobuf.Duration": _ERROR_FROM.format("'Duration'"),
+    "google.protobuf.Timestamp": _ERROR_FROM.format("'Timestamp'"),
+    "kubernetes.Quantity": _ERROR_FROM.format("'Quantity'"),
+    "kubernetes.Semver": _ERROR_FROM.format("'Semver'"),
+    "kubernetes.URL": _ERROR_FROM.format("'URL'"),
+    "kubernetes.NamedFormat": _ERROR_FROM.format("'Format'"),
+    "net.IP": _ERROR_FROM.format("'IP'"),
+    "net.CIDR": _ERROR_FROM.format("'CIDR'"),
+}
+"""Why upstream cannot make a bool of a value of this type, in its words."""
+
 Deadline = Callable[[], bool]
 """Answers whether time is up; asked every hundred rounds of a comprehension."""
 
@@ -112,8 +134,8 @@ class Program:
             return self._again(bindings, cost_limit, deadline)
         except DeadlineReached as reached:
             raise self._overdue(reached, frame[0]) from None
-        except Panic as panic:
-            raise self._error(str(panic), "runtime", frame[0]) from None
+        except Panic:
+            return self._again(bindings, cost_limit, deadline)
         if frame[0] > cost_limit:
             return self._again(bindings, cost_limit, deadline)
         if value is True or value is False:
@@ -163,7 +185,9 @@ class Program:
         while type(inner) is Optional and inner.present:
             inner = inner.value
         if type(inner) is not bool:
-            message = f"CEL result of type {type_name(value)} could not be converted to bool"
+            name = type_name(inner)
+            detail = "optional.none() dereference" if type(inner) is Optional else _NO_BOOL[name]
+            message = f"CEL result of type {type_name(value)} could not be converted to bool: {detail}"
             raise self._error(message, "runtime", cost)
         return Evaluation(inner, cost)
 

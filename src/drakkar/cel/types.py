@@ -111,8 +111,9 @@ def assignable(found: Substitution, given: Type, wanted: Type) -> bool:
     if given is wanted and given.ground:
         return True
     if wanted.kind == "param":
-        valid, _ = _binds(found, given, wanted)
-        return valid
+        valid, bound = _binds(found, given, wanted)
+        if valid or bound or given.kind != "param":
+            return valid
     if given.kind == "param":
         valid, _ = _binds(found, wanted, given)
         return valid

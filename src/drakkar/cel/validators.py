@@ -28,6 +28,9 @@ from drakkar.cel.values import YEAR_ONE, YEAR_TEN_THOUSAND, Failure
 
 Problem = tuple[Kind, int, str]
 
+PANIC: Final = "panic: runtime error: index out of range [0] with length 0"
+"""What upstream does with an optional element of a type that is only known at run time."""
+
 
 def validate(root: Node) -> list[Problem]:
     """All problems as (kind, position, message)."""
@@ -76,7 +79,10 @@ def _homogeneous(items: list[tuple[Node, bool]]) -> Iterator[Problem]:
     first: Type | None = None
     for node, optional in items:
         found = node.type
-        if optional and found.name == "optional_type":
+        if optional:
+            if not found.parameters:
+                yield "compile", -1, PANIC
+                return
             found = found.parameters[0]
         if first is None:
             first = found

@@ -162,6 +162,10 @@ TYPE_NAMES: Final[dict[type, str]] = {
 }
 
 
+UNHASHABLE: Final[dict[type, str]] = {bytes: "types.Bytes", Version: "cel.Semver"}
+"""Values that upstream's hash tables refuse, by a panic."""
+
+
 def type_name(value: Any) -> str:
     """The name of a value's type at run time."""
     name = TYPE_NAMES.get(type(value))
@@ -319,8 +323,6 @@ def is_zero(value: Any) -> bool:
     kind = type(value)
     if kind in (Duration, Timestamp):
         return value.nanos == (0 if kind is Duration else YEAR_ONE)
-    if kind is Optional:
-        return not value.present
     if kind in (bool, int, UInt, float, str, bytes, list, type(None)) or isinstance(value, dict):
         return not value
     return False

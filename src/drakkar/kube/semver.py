@@ -17,7 +17,6 @@ __all__ = ["Version", "VersionError"]
 _UINT64_MAX: Final = (1 << 64) - 1
 _DIGITS: Final = re.compile(r"[0-9]*", re.ASCII)
 _IDENTIFIER: Final = re.compile(r"[0-9A-Za-z-]+", re.ASCII)
-_LEADING_ZEROES: Final = re.compile(r"\A0+(?=[0-9])", re.ASCII)
 
 
 class VersionError(DrakkarError, ValueError):
@@ -125,10 +124,18 @@ def _parsed(text: str, normalize: bool) -> Version | str:
 
 def _completed(text: str) -> str | None:
     """The tolerant spelling made strict, or None if a shortened version carries a suffix."""
-    parts = [_LEADING_ZEROES.sub("", part) for part in text.removeprefix("v").split(".", 2)]
+    parts = [_without_zeroes(part) for part in text.removeprefix("v").split(".", 2)]
     if len(parts) < 3 and re.search(r"[+-]", parts[-1]):
         return None
     return ".".join(parts + ["0"] * (3 - len(parts)))
+
+
+def _without_zeroes(part: str) -> str:
+    """A part without leading zeroes; one that then begins with no digit gets a zero ("-rc" is "0-rc")."""
+    if len(part) < 2:
+        return part
+    rest = part.lstrip("0")
+    return rest if rest and rest[0] in "0123456789" else "0" + rest
 
 
 def _number(name: str, digits: str) -> int | str:

@@ -17,6 +17,7 @@ from drakkar.cel.values import Duration, Failure, Timestamp, TypeValue, UInt, ke
 _SUPERSCRIPT: Final = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _CLAUSE: Final = "could not parse formatting clause: "
 _DURING: Final = "error during formatting: "
+_NOT_TEXT: Final = 'could not convert argument "invalid UTF-8 in bytes, cannot convert to string" to string'
 _STRING_TYPES: Final = (
     "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and "
     "timestamps, was given "
@@ -188,7 +189,10 @@ def _scalar(value: Any) -> str:
     if kind is float:
         return float_text(value)
     if kind is bytes:
-        return bytes(value).decode(errors="replace")
+        try:
+            return bytes(value).decode()
+        except UnicodeDecodeError:
+            raise FormatProblem(f"{_DURING}{_NOT_TEXT}") from None
     if value is None:
         return "null"
     if kind is Duration:

@@ -40,7 +40,7 @@ def _index_of_from(text: str, part: str, start: int) -> Any:
     if start < 0:
         return _out_of_range(start)
     if not part:
-        return start
+        return min(start, len(text))
     return text.find(part, start)
 
 
@@ -52,7 +52,7 @@ def _last_index_of_until(text: str, part: str, start: int) -> Any:
     if start < 0:
         return _out_of_range(start)
     if not part:
-        return start
+        return min(start, len(text))
     return -1 if start >= len(text) else text.rfind(part, 0, start + len(part))
 
 
