@@ -10,6 +10,7 @@ is kept in one file (`machine_state`) and seen by other processes through `poll`
 from __future__ import annotations
 
 import shutil
+import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -86,6 +87,7 @@ class SimulatedMachine:
         self._gpus: tuple[Gpu, ...] | None = None
         self._listeners: list[Callable[[MachineEvent], None]] = []
         self._tree_ready = False
+        self._tree_lock = threading.Lock()
 
     # --- the Machine protocol ---------------------------------------------------------------------------------------
 
@@ -101,10 +103,12 @@ class SimulatedMachine:
 
     @property
     def driver_root(self) -> Path:
-        """Root of driver files, device nodes, /proc and /sys of this machine; made on first use."""
+        """Root of driver files, device nodes, /proc and /sys of this machine; made on first use, in any thread."""
         if not self._tree_ready:
-            self._tree_ready = True
-            self._make_tree()
+            with self._tree_lock:
+                if not self._tree_ready:
+                    self._make_tree()
+                    self._tree_ready = True
         return self.root / "driver-root"
 
     @property
@@ -343,10 +347,11 @@ class SimulatedMachine:
         self._take(state)
 
     def _take(self, state: MachineState) -> None:
-        self._state = state
-        self._gpus = None
-        if self._tree_ready:
-            self._make_tree()
+        with self._tree_lock:  # a tree in the making must not see half of the change
+            self._state = state
+            self._gpus = None
+            if self._tree_ready:
+                self._make_tree()
 
     def _tell(self, event: MachineEvent) -> None:
         for listener in tuple(self._listeners):
