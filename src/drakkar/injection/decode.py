@@ -17,7 +17,7 @@ from .model import ContainerEdits, Device, DeviceNode, Hook, IntelRdt, Mount, Ne
 from .nodes import MAPPING, SCALAR, SEQUENCE, Node
 from .scalars import FALSE_WORDS, NULL_WORDS, TRUE_WORDS, Tagged, decode_binary, resolve
 
-__all__ = ["decode"]
+__all__ = ["NoPlaceError", "decode"]
 
 Path = tuple[str | int, ...]
 Reader = Callable[["_Reading", Node, Path], Any]
@@ -46,16 +46,25 @@ class _Reading(NamedTuple):
     file: str
 
     def problem(self, node: Node, message: str, path: Path) -> Any:
-        mark = node[4]
-        self.problems.append(Problem(message, path, mark.line + 1, mark.column + 1))
+        self.problems.append(Problem(message, path, *_place(node)))
         return _WRONG
 
     def fatal(self, node: Node, message: str, path: Path) -> CdiError:
-        mark = node[4]
-        return CdiError.of([Problem(message, path, mark.line + 1, mark.column + 1)], file=self.file)
+        return CdiError.of([Problem(message, path, *_place(node))], file=self.file)
 
     def mismatch(self, node: Node, wanted: str, path: Path) -> Any:
         return self.problem(node, f"{_describe(node)} where {wanted} belongs", path)
+
+
+class NoPlaceError(Exception):
+    """A problem in a tree without places: it must be read again with them."""
+
+
+def _place(node: Node) -> tuple[int, int]:
+    mark = node[4]
+    if mark is None:
+        raise NoPlaceError
+    return mark.line + 1, mark.column + 1
 
 
 def _describe(node: Node) -> str:
@@ -176,9 +185,7 @@ def _list(element: Reader, wanted: str, *, keeps_null: bool = False) -> Reader:
                 if keeps_null:
                     values.append(None)
                 elif not reading.compat:
-                    mark = child[4]
-                    place = (*path, index)
-                    reading.nulls.append(Problem(f"null element in {path[-1]}", place, mark.line + 1, mark.column + 1))
+                    reading.nulls.append(Problem(f"null element in {path[-1]}", (*path, index), *_place(child)))
             elif value is not _WRONG:
                 values.append(value)
         return tuple(values)
@@ -300,7 +307,7 @@ def _keys_differ(reading: _Reading, content: list[Node], path: Path) -> bool:
         if identity in seen:
             reading.problem(key, f"duplicate key `{identity[1]}`, already at line {seen[identity]}", path)
         else:
-            seen[identity] = key[4].line + 1
+            seen[identity] = _place(key)[0]
     return False
 
 

@@ -44,7 +44,7 @@ def read_runtime(runtime: str, text: str, *, version: str = "", source: str = ""
 
     Args:
         runtime: one of :data:`RUNTIMES`.
-        text: ``containerd config dump``, ``crio config``, ``daemon.json`` or ``containers.conf``; "" means all defaults.
+        text: ``containerd config dump``, ``crio config``, ``daemon.json`` or ``containers.conf``; "" is all defaults.
         version: the runtime's version, e.g. ``28.2.0``: defaults changed over time.
         source: the file's name for messages.
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from . import advice, decode, nodes, rules, versions
+from .block_text import compose_block
 from .emit import to_json
 from .errors import CdiError, Problem
 from .json_text import read_json
@@ -133,6 +134,9 @@ def _decode(data: bytes, file: str, profile: Profile) -> tuple[Spec, list[Proble
     short = read_json(data, json_escapes=not compat)
     if short is not None:
         return short, [], []
+    tidy = _read_block(data, compat=compat)
+    if tidy is not None:
+        return tidy, [], []
     document = nodes.compose(data, json_escapes=not compat, file=file)
     root = document.root
     if root is None and compat:
@@ -147,6 +151,23 @@ def _decode(data: bytes, file: str, profile: Profile) -> tuple[Spec, list[Proble
             raise CdiError.of([Problem("text follows the JSON object", (), line, column)], file=file)
         remarks.append(Problem("only the first document counts, what follows is ignored", (), line, column))
     return raw, nulls, remarks
+
+
+def _read_block(data: bytes, *, compat: bool) -> Spec | None:
+    """The content of tidy YAML by the short way; None where the long way must decide or report."""
+    if not data.isascii() or data.translate(None, _PRINTABLE):
+        return None
+    root = compose_block(data.decode("ascii"))
+    if root is None:
+        return None
+    try:
+        spec, nulls = decode.decode(root, compat=compat)
+    except (decode.NoPlaceError, CdiError):
+        return None
+    return None if nulls else spec
+
+
+_PRINTABLE: Final = bytes(range(0x20, 0x7F)) + b"\n"
 
 
 def _placed(problems: list[Problem], data: bytes) -> list[Problem]:
