@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 HEAD_LIMIT: Final = 1 << 16
 PIPELINE_LIMIT: Final = 16
 IDLE_SECONDS: Final = 600.0
+LINGER_SECONDS: Final = 0.3
 REQUEST_SECONDS: Final = 60.0
 """How long a request may take to arrive; how long it takes to be answered is not limited."""
 
@@ -74,6 +75,7 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._request = Request()
         self._head = 0
+        self._in_head = True
         self._waiting: deque[Request] = deque()
         self._task: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
@@ -82,6 +84,7 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._socket: WebSocket | None = None
         self._rest = b""
+        self._refused = False
         self.closing = False
 
     # asyncio.Protocol
@@ -103,6 +106,8 @@ class Connection(asyncio.Protocol):
         self._transport = None
 
     def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
         if self._socket is not None:
             self._socket.received(data)
             return
@@ -115,8 +120,11 @@ class Connection(asyncio.Protocol):
             self._refuse(400)
         except httptools.HttpParserError:
             self._refuse(400)
-        except _HeadTooLargeError:
-            self._refuse(431)
+        else:
+            # The parser keeps an unfinished head to itself: what it was fed since the head began is what it may hold.
+            self._head = self._head + len(data) if self._in_head else 0
+            if self._head > HEAD_LIMIT:
+                self._refuse(431)
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -128,15 +136,13 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._request = Request()
-        self._head = 0
+        self._in_head = True
         self._expect_within(REQUEST_SECONDS)
 
     def on_url(self, url: bytes) -> None:
-        self._count(len(url))
         self._request.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value) + 4)
         key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip()
         headers = self._request.headers
         if key in headers:
@@ -147,6 +153,7 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         request = self._request
+        self._in_head = False
         request.method = self._parser.get_method().decode("ascii")
         request.keep_alive = self._parser.should_keep_alive()
         request.upgrade = bool(self._parser.should_upgrade())
@@ -171,6 +178,8 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         self._cancel_timer()
+        if self._refused:
+            return
         if len(self._waiting) >= PIPELINE_LIMIT:
             self._refuse(429)
             return
@@ -303,12 +312,10 @@ class Connection(asyncio.Protocol):
             f"HTTP/1.1 {code} {_REASONS[code]}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
         )
         self._write(head.encode() + text)
-        self._close()
-
-    def _count(self, size: int) -> None:
-        self._head += size
-        if self._head > HEAD_LIMIT:
-            raise _HeadTooLargeError
+        # Closing with unread input would reset the connection and destroy the answer: read on, unheard, for a moment.
+        self._refused = True
+        self._waiting.clear()
+        self._loop.call_later(LINGER_SECONDS, self._close)
 
     def _expect_within(self, seconds: float) -> None:
         self._cancel_timer()
@@ -328,10 +335,6 @@ async def _one_by_one(pieces: list[Callable[[], bytes]]) -> AsyncGenerator[bytes
     for piece in pieces:
         yield piece()
         await asyncio.sleep(0)
-
-
-class _HeadTooLargeError(Exception):
-    pass
 
 
 def split_url(url: bytes) -> tuple[str, dict[str, str], dict[str, list[str]]]:
