@@ -6,7 +6,7 @@ generation with it. Heartbeats change nothing here, so a thousand nodes reportin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from drakkar.scheduling.pods import HostPort, PodFacts
@@ -63,6 +63,15 @@ class NodeState:
             return False
         self._count(pod, -1)
         return True
+
+    def without(self, uids: Collection[str]) -> NodeState:
+        """A copy of this node on which some pods are not."""
+        other = NodeState(self.name)
+        other.update(self.node)
+        for uid, pod in self.pods.items():
+            if uid not in uids:
+                other.add(pod)
+        return other
 
     def port_conflict(self, wanted: Iterable[HostPort]) -> bool:
         """Whether one of the host ports is taken; 0.0.0.0 collides with every address."""

@@ -7,9 +7,11 @@ from collections.abc import Collection
 from drakkar.cluster.controllers.claim_release import ClaimRelease
 from drakkar.cluster.controllers.claim_templates import ClaimTemplates
 from drakkar.cluster.controllers.controller import Context, Controller
+from drakkar.cluster.controllers.cron_jobs import CronJobs
 from drakkar.cluster.controllers.daemon_sets import DaemonSets
 from drakkar.cluster.controllers.deployments import Deployments
 from drakkar.cluster.controllers.device_taint_eviction import DeviceTaintEviction
+from drakkar.cluster.controllers.disruption_budgets import DisruptionBudgets
 from drakkar.cluster.controllers.garbage import GarbageCollector
 from drakkar.cluster.controllers.jobs import Jobs
 from drakkar.cluster.controllers.namespaces import Namespaces
@@ -32,6 +34,8 @@ CONTROLLERS: dict[str, type[Controller]] = {
     "stateful-sets": StatefulSets,
     "daemon-sets": DaemonSets,
     "jobs": Jobs,
+    "cron-jobs": CronJobs,
+    "disruption-budgets": DisruptionBudgets,
     "garbage": GarbageCollector,
     "namespaces": Namespaces,
     "service-accounts": ServiceAccounts,

@@ -74,7 +74,7 @@ class Binder:
         """Write everything. Raises `BindingError`; call `release` then."""
         try:
             if demand is not None and self._writes_claims(pod, demand, offer):
-                await self._nominate(pod, node_name)
+                await self.nominate(pod, node_name)
             for claim, allocation in offer.allocations:
                 await self._allocate(pod, claim, allocation)
             for claim, _ in demand.fixed if demand else ():
@@ -147,7 +147,8 @@ class Binder:
             not _reserved(claim, pod) for claim, _ in demand.fixed
         )
 
-    async def _nominate(self, pod: PodFacts, node_name: str) -> None:
+    async def nominate(self, pod: PodFacts, node_name: str) -> None:
+        """Say in the pod's status which node it is meant for."""
         status = {"status": {"nominatedNodeName": node_name}}
         await self._client.patch(
             PODS, pod.name, status, kind="strategic", namespace=pod.namespace, subresource="status"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Coroutine, Hashable, Iterable, Mapping
 from typing import Any
 
 from drakkar.cluster.scheduler.binding import Binder, BindingError, Reservation
@@ -25,6 +25,7 @@ from drakkar.cluster.scheduler.cluster_view import ClusterView
 from drakkar.cluster.scheduler.devices import DeviceState
 from drakkar.cluster.scheduler.pending import Pending, PendingPods
 from drakkar.cluster.scheduler.placement import NoPlacement, Placement, Placements
+from drakkar.cluster.scheduler.preempting import Preemptor
 from drakkar.cluster.scheduler.reporting import Reporter, explanation_of
 from drakkar.errors import DrakkarError
 from drakkar.kube.client import Client
@@ -36,6 +37,7 @@ from drakkar.kube.resources import (
     DEVICE_TAINT_RULES,
     NAMESPACES,
     NODES,
+    POD_DISRUPTION_BUDGETS,
     PODS,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
@@ -43,6 +45,7 @@ from drakkar.kube.resources import (
 from drakkar.scheduling.filters import Rejection
 from drakkar.scheduling.fit_error import NO_NODES, preemption_message, unschedulable_message
 from drakkar.scheduling.pods import PodFacts
+from drakkar.scheduling.preemption import TERMINATING, Victims
 
 NAME = "default-scheduler"
 MAX_BINDINGS = 256
@@ -70,7 +73,10 @@ class Scheduler:
         self._recorder = EventRecorder(client, name, f"{name}-embedded", style="events.k8s.io", clock=self._clock)
         self._reporter = Reporter(client, self._recorder, self._clock)
         self._binder = Binder(client, self._devices, self._clock, self._reporter.announce)
-        self._informers = [
+        self._preemptor = Preemptor(client, self._view, self._devices, self._clock)
+        self._budgets = Informer(client, POD_DISRUPTION_BUDGETS, clock=self._clock)
+        self._background: set[asyncio.Task[None]] = set()
+        self._informers = [self._budgets] + [
             _informer(client, resource, handler, self._clock)
             for resource, handler in (
                 (NAMESPACES, self._on_namespace),
@@ -97,7 +103,7 @@ class Scheduler:
 
     async def stop(self) -> None:
         """Stop deciding, drop bindings in flight; what they wrote already is found again at the next start."""
-        tasks = [*self._loop, *self._binding.values()]
+        tasks = [*self._loop, *self._binding.values(), *self._background]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -153,6 +159,7 @@ class Scheduler:
             self._pending.park(entry, ("no nodes", pod.signature), _NODE, started)
             self._reporter.failed(pod, "Unschedulable", NO_NODES)
             return
+        promised = self._preemptor.redeem(pod.uid)
         demand = demand_of(pod, self._devices)
         if isinstance(demand, Rejection):
             self._refused_everywhere(entry, demand, started)
@@ -166,11 +173,14 @@ class Scheduler:
         group = pod.signature, demand.signature() if demand else b""
         if isinstance(outcome, NoPlacement):
             self._refused(entry, demand, outcome, group, started)
+            if promised is not None and self._preemptor.not_eligible(pod) == TERMINATING:
+                self._preemptor.promise(pod, promised)
         else:
             self._chosen(entry, demand, outcome, group)
 
     def _chosen(self, entry: Pending, demand: ClaimDemand | None, placement: Placement, group: Hashable) -> None:
         pod = entry.pod
+        self._preemptor.forget(pod.uid)
         reservation = self._binder.reserve(pod, placement.devices)
         self._view.place(pod, placement.node_name, assumed=True)
         self._pending.release(group)
@@ -223,13 +233,39 @@ class Scheduler:
     ) -> None:
         rejections = list(outcome.rejections.values())
         self._pending.park(entry, group, {one.plugin for one in rejections}, started)
-        after = preemption_message(self._view.node_count, rejections)
+        after = self._preempt(entry.pod, demand, outcome)
         stale = self._movable(demand, outcome, entry.pod)
         if stale is not None:
-            after = f"deallocation of ResourceClaim completed, {after}"
-            asyncio.create_task(self._deallocate(stale))  # noqa: RUF006
+            after = ", ".join(filter(None, ("deallocation of ResourceClaim completed", after)))
+            self._run_beside(self._deallocate(stale))
         message = unschedulable_message(self._view.node_count, rejections, after=after)
         self._reporter.failed(entry.pod, "Unschedulable", message, lambda: explanation_of(rejections))
+
+    def _preempt(self, pod: PodFacts, demand: ClaimDemand | None, outcome: NoPlacement) -> str:
+        """Make room by evicting less important pods where that helps; what preemption says of the attempt."""
+        hindrance = self._preemptor.not_eligible(pod)
+        if hindrance:
+            return f"preemption: {hindrance}"
+        victims = self._preemptor.find(pod, demand, outcome.rejections, self._budgets.list())
+        if victims is None:
+            return preemption_message(self._view.node_count, outcome.rejections.values())
+        self._preemptor.promise(pod, victims.node_name)
+        self._run_beside(self._make_room(pod, victims))
+        return ""
+
+    async def _make_room(self, pod: PodFacts, victims: Victims) -> None:
+        try:
+            await self._binder.nominate(pod, victims.node_name)
+            for victim in await self._preemptor.evict(victims.pods):
+                text = f"Preempted by pod {pod.uid} on node {victims.node_name}"
+                self._reporter.announce(victim, "Normal", "Preempted", text, "Preempting")
+        except DrakkarError as error:
+            _log.info("preempting for %s/%s: %s", *pod.key, error)
+
+    def _run_beside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     def _movable(self, demand: ClaimDemand | None, outcome: NoPlacement, pod: PodFacts) -> Mapping[str, Any] | None:
         """An allocated claim that keeps the pod off a node and that nobody else uses: it may be allocated anew."""
@@ -310,6 +346,7 @@ class Scheduler:
                 if not waiting:
                     del self._waiting_for[key]
         self._pending.drop(uid)
+        self._preemptor.forget(uid)
         self._reporter.settled(uid)
 
     def _on_claim(self, kind: str, old: Object | None, new: Object | None) -> None:

@@ -1,0 +1,49 @@
+"""YAML bodies as sigs.k8s.io/yaml reads them: YAML 1.1 values, JSON keys, the first document only."""
+
+from typing import Any
+
+import pytest
+
+from drakkar.cluster.machinery import yamltext
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a: yes", {"a": True}),
+        ("a: 'yes'", {"a": "yes"}),
+        ("a: off", {"a": False}),
+        ("a: 0x10", {"a": 16}),
+        ("a: 0o7", {"a": 7}),
+        ("a: 1_000", {"a": 1000}),
+        ("a: 1e3", {"a": 1000.0}),
+        ("a: ~", {"a": None}),
+        ("1: x", {"1": "x"}),
+        ("true: x", {"true": "x"}),
+        ("a: 2026-01-01T00:00:00Z", {"a": "2026-01-01T00:00:00Z"}),
+        ("a: &x {b: 1}\nc: *x", {"a": {"b": 1}, "c": {"b": 1}}),
+        ("a: &x {b: 1}\nc: {<<: *x, d: 2}", {"a": {"b": 1}, "c": {"b": 1, "d": 2}}),
+        ("a: |\n  two\n  lines\n", {"a": "two\nlines\n"}),
+        ("a: 1\n---\nb: 2\n", {"a": 1}),
+        ("", None),
+    ],
+)
+def test_values(text: str, value: Any) -> None:
+    assert yamltext.parse(text.encode()) == (value, [])
+
+
+def test_duplicates_are_named_with_their_line_and_later_ones_win() -> None:
+    value, duplicates = yamltext.parse(b"a: 1\nb:\n  c: 1\n  c: 2\na: 2\n")
+    assert value == {"a": 2, "b": {"c": 2}}
+    assert duplicates == ['line 4: key "c" already set in map', 'line 5: key "a" already set in map']
+
+
+@pytest.mark.parametrize("text", ["a: [", "a: b: c", "a: *nowhere", "\t- x", "a: !!binary ="])
+def test_what_is_not_yaml_is_an_error(text: str) -> None:
+    with pytest.raises(yamltext.YamlError):
+        yamltext.parse(text.encode())
+
+
+def test_an_alias_to_itself_does_not_hang() -> None:
+    with pytest.raises(yamltext.YamlError):
+        yamltext.parse(b"a: &x [*x]")
