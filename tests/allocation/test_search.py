@@ -25,6 +25,7 @@ def attempt(case, *, cut: bool):
         plan = plan_for(
             view,
             [world.shape(item) for item in case["claims"]],
+            key="plan",
             label=lambda number: case["claims"][number]["metadata"]["name"],
             selector=world.selector,
             features=features,

@@ -4,11 +4,11 @@ An independent implementation of the allocator that the Kubernetes 1.37 schedule
 pure: no I/O, no clock, nothing handed in is changed.
 """
 
-from drakkar.allocation.allocate import Allocation, allocate
+from drakkar.allocation.allocate import Allocation, Pod, allocate
 from drakkar.allocation.errors import AllocationError
 from drakkar.allocation.features import Features
 from drakkar.allocation.refusal import Refusal
 from drakkar.allocation.slices import DeviceKey
 from drakkar.allocation.state import ClusterState
 
-__all__ = ["Allocation", "AllocationError", "ClusterState", "DeviceKey", "Features", "Refusal", "allocate"]
+__all__ = ["Allocation", "AllocationError", "ClusterState", "DeviceKey", "Features", "Pod", "Refusal", "allocate"]

@@ -7,17 +7,17 @@ All on the way; search; build the results. Errors are raised where upstream retu
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from drakkar.allocation.bounds import first_free, hopeless
 from drakkar.allocation.errors import AllocationError
 from drakkar.allocation.features import DEFAULT_FEATURES, Features
-from drakkar.allocation.plans import Plan, plan_for
+from drakkar.allocation.plans import Chosen, Plan, plan_for
 from drakkar.allocation.pools import NodeView
 from drakkar.allocation.refusal import Refusal
-from drakkar.allocation.requests import Ask
 from drakkar.allocation.result import allocation_result
-from drakkar.allocation.search import Chosen, Search
+from drakkar.allocation.search import Search
 from drakkar.allocation.state import ClusterState
 
 Json = dict[str, Any]
@@ -47,6 +47,129 @@ class Allocation:
         return True
 
 
+class Pod:
+    """The claims of one pod, made ready to be tried on many nodes."""
+
+    __slots__ = ("claims", "expired", "features", "key", "shapes", "share_id", "state", "world")
+
+    def __init__(
+        self,
+        state: ClusterState,
+        claims: Claims,
+        *,
+        features: Features = DEFAULT_FEATURES,
+        deadline: float | None = None,
+        now: Callable[[], float] | None = None,
+        share_id: Callable[[], str] | None = None,
+    ) -> None:
+        self.state = state
+        self.claims = claims
+        self.features = features
+        self.share_id = share_id or _random_share_id
+        self.world = world = state.world(features)
+        self.shapes = [world.shape(claim) for claim in claims]
+        self.key: Any = self.shapes[0] if len(self.shapes) == 1 else tuple(self.shapes)
+        self.expired = None if deadline is None or now is None else lambda: now() >= deadline
+
+    def on(self, node: Mapping[str, Any]) -> Allocation | Refusal:
+        """Allocate on one node; raises `AllocationError`."""
+        view = self.world.view(node)
+        if view.error:
+            raise AllocationError(view.error, reason="InvalidNodeSelector")
+        plan = view.plans.get(self.key)
+        if plan is None:
+            plan = self._plan(view)
+        used = view.in_use()
+        if plan.greedy:
+            chosen = first_free(plan, view, used)
+            if chosen is not None:
+                return self._allocation(view, plan, chosen)
+        elif plan.bounded and hopeless(plan, used):
+            return self._refusal(view, plan)
+        search = Search(view, plan, self.world, self._label, self.expired)
+        chosen = search.run()
+        if chosen is None:
+            return self._refusal(view, plan)
+        return self._allocation(view, plan, chosen, search)
+
+    def on_first(self, nodes: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], Allocation] | None:
+        """The first of several nodes that fits, with its allocation.
+
+        An error that is limited to a node is raised only if no later node fits.
+        """
+        problem: AllocationError | None = None
+        world, key = self.world, self.key
+        for node in nodes:
+            # What most nodes of a full cluster need: see that they have too few free devices.
+            view = world.known_view(node)
+            if view is not None and not view.invalid:
+                plan = view.plans.get(key)
+                if plan is not None and plan.bounded and hopeless(plan, view.in_use()):
+                    continue
+            try:
+                found = self.on(node)
+            except AllocationError as error:
+                if not error.node_only:
+                    raise
+                problem = problem or error
+                continue
+            if isinstance(found, Allocation):
+                return node, found
+        if problem is not None:
+            raise problem
+        return None
+
+    def _plan(self, view: NodeView) -> Plan:
+        return plan_for(
+            view,
+            self.shapes,
+            key=self.key,
+            label=self._label,
+            selector=self.world.selector,
+            features=self.features,
+            deadline=self.expired,
+        )
+
+    def _label(self, number: int) -> str:
+        metadata = self.claims[number].get("metadata") or {}
+        return f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+
+    def _refusal(self, view: NodeView, plan: Plan) -> Refusal:
+        if view.invalid:
+            raise AllocationError("invalid resource pools were encountered", node_only=True, reason="InvalidPools")
+        return Refusal(self.world, view, self.claims, plan)
+
+    def _allocation(
+        self, view: NodeView, plan: Plan, chosen: Sequence[Chosen], search: Search | None = None
+    ) -> Allocation:
+        taken = search.alternatives if search is not None else {}
+        results, numbers = [], []
+        for number, claim in enumerate(plan.claims):
+            asks = claim.asks
+            alternatives = claim.alternatives
+            if taken and claim.has_alternatives:
+                places = [taken.get((number, place), 0) for place in range(len(claim.requests))]
+                asks = [request.asks[places[place]].ask for place, request in enumerate(claim.requests)]
+                alternatives = [
+                    places[place] if request.alternatives else None for place, request in enumerate(claim.requests)
+                ]
+            numbers.append(alternatives)
+            mine = chosen if len(plan.claims) == 1 else [choice for choice in chosen if choice[0] == number]
+            results.append(
+                allocation_result(
+                    (self.claims[number].get("metadata") or {}).get("name") or "",
+                    claim.shape,
+                    asks,
+                    mine,
+                    devices=view.devices,
+                    node_name=view.name,
+                    features=self.features,
+                    share_id=self.share_id,
+                )
+            )
+        return Allocation(results, chosen, numbers, 0 if search is None else search.steps, view)
+
+
 def allocate(
     state: ClusterState,
     claims: Claims,
@@ -67,76 +190,9 @@ def allocate(
         share_id: source of share IDs (lower-case UUIDs) for devices that are given out in shares.
 
     Raises `AllocationError` for what upstream reports as an error; `node_only` tells whether other nodes may be tried.
+    For many nodes make one `Pod` and ask it.
     """
-    world = state.world(features)
-    view = world.view(node)
-    if view.error:
-        raise AllocationError(view.error, reason="InvalidNodeSelector")
-    shapes = [world.shape(claim) for claim in claims]
-
-    def label(number: int) -> str:
-        metadata = claims[number].get("metadata") or {}
-        return f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-
-    expired = None if deadline is None or now is None else lambda: now() >= deadline
-    plan = plan_for(view, shapes, label=label, selector=world.selector, features=features, deadline=expired)
-    chosen = _first_free(plan, view) if plan.greedy else None
-    steps = 0
-    alternatives: Mapping[tuple[int, int], int] = {}
-    if chosen is None:
-        search = Search(view, plan, world, label, expired)
-        chosen = search.run()
-        steps, alternatives = search.steps, search.alternatives
-    if chosen is None:
-        if view.invalid:
-            raise AllocationError("invalid resource pools were encountered", node_only=True, reason="InvalidPools")
-        return Refusal(world, view, claims, plan)
-    node_name = (node.get("metadata") or {}).get("name") or ""
-    results, numbers = [], []
-    for number, claim in enumerate(plan.claims):
-        asks: list[Ask] = []
-        taken: list[int | None] = []
-        for place, request in enumerate(claim.requests):
-            alternative = alternatives.get((number, place), 0)
-            asks.append(request.asks[alternative].ask)
-            taken.append(alternative if request.alternatives else None)
-        numbers.append(taken)
-        mine = chosen if len(plan.claims) == 1 else [choice for choice in chosen if choice[0] == number]
-        name = (claims[number].get("metadata") or {}).get("name") or ""
-        results.append(
-            allocation_result(
-                name,
-                claim.shape,
-                asks,
-                mine,
-                devices=view.devices,
-                node_name=node_name,
-                features=features,
-                share_id=share_id or _random_share_id,
-            )
-        )
-    return Allocation(results, chosen, numbers, steps, view)
-
-
-def _first_free(plan: Plan, view: NodeView) -> list[Chosen] | None:
-    """The answer where nothing but numbers matters, or None if that does not work out at once."""
-    used = view.in_use()
-    shared = view.shared()
-    chosen = []
-    for number, claim in enumerate(plan.claims):
-        for request in claim.requests:
-            plan_of_ask = request.asks[0]
-            if shared & plan_of_ask.ok:
-                return None
-            free = plan_of_ask.ok & ~used
-            for _ in range(plan_of_ask.size):
-                if not free:
-                    return None
-                bit = free & -free
-                free ^= bit
-                used |= bit
-                chosen.append(Chosen(number, plan_of_ask.ask, bit.bit_length() - 1, None))
-    return chosen
+    return Pod(state, claims, features=features, deadline=deadline, now=now, share_id=share_id).on(node)
 
 
 def _random_share_id() -> str:

@@ -11,12 +11,52 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
-from drakkar.allocation.plans import AskPlan, ClaimPlan
+from drakkar.allocation.plans import AskPlan, Chosen, ClaimPlan, Plan
+from drakkar.allocation.pools import NodeView
 
 if TYPE_CHECKING:
     from drakkar.allocation.search import Frame, Search
 
 _SETBACKS_BEFORE_TWINS: Final = 3
+
+
+def first_free(plan: Plan, view: NodeView, used: int) -> list[Chosen] | None:
+    """The answer where nothing but numbers matters, or None if that does not work out at once."""
+    if view.body is None:
+        shared = view.shared()
+    else:
+        shared = view.body.shared
+    chosen = []
+    for number, ask in plan.sequence:
+        if shared & ask.ok:
+            return None
+        free = ask.ok & ~used
+        for _ in range(ask.size):
+            if not free:
+                return None
+            bit = free & -free
+            free ^= bit
+            used |= bit
+            chosen.append(Chosen(number, ask.ask, bit.bit_length() - 1, None))
+    return chosen
+
+
+def hopeless(plan: Plan, used: int) -> bool:
+    """Whether some request alone, or some matchAttribute, has too few free devices; needs a bounded plan."""
+    for ok, size in plan.needs:
+        if (ok & ~used).bit_count() < size:
+            return True
+    for groups, covered in plan.group_needs:
+        for bits in groups:
+            free = bits & ~used
+            for ok, size in covered:
+                if (ok & free).bit_count() < size:
+                    break
+            else:
+                break
+        else:
+            return True
+    return False
 
 
 def reachable(search: Search, frame: Frame, claim: ClaimPlan, rest: int, missing: int) -> int:

@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from drakkar.allocation.features import Features
+from drakkar.allocation.units import in_billionths, text
 from drakkar.kube.quantity import Quantity
 
 _INT64_MAX: Final = (1 << 63) - 1
 _INT64_MIN: Final = -(1 << 63)
+_NOTHING: Final[Mapping[str, int]] = {}
 
 
 class CapacityProblem(Exception):
@@ -30,29 +32,42 @@ class CapacityShortage(NamedTuple):
     why: str
 
 
-class Amounts(NamedTuple):
+class Amounts:
     """What one device gives for one request: taken amounts by capacity name, or why it cannot."""
 
-    taken: Mapping[str, Quantity]
-    totals: Mapping[str, Quantity]
-    refusal: CapacityShortage | None
+    __slots__ = ("_numbers", "refusal", "taken")
 
-    def fits(self, *consumed: Mapping[str, Quantity]) -> bool:
-        """Whether the amounts still fit beside what is consumed already."""
-        return self.refusal is None and self.shortage(*consumed) is None
+    def __init__(
+        self, taken: Mapping[str, Quantity], totals: Mapping[str, Quantity], refusal: CapacityShortage | None
+    ) -> None:
+        self.taken = taken
+        self.refusal = refusal
+        self._numbers = [(name, in_billionths(amount), in_billionths(totals[name])) for name, amount in taken.items()]
 
-    def shortage(self, *consumed: Mapping[str, Quantity]) -> CapacityShortage | None:
+    def fits(self, consumed: Mapping[str, int] = _NOTHING, by_pod: Mapping[str, int] = _NOTHING) -> bool:
+        """Whether the amounts still fit beside what is consumed already (in billionths)."""
+        if self.refusal is not None:
+            return False
+        for name, amount, total in self._numbers:
+            if amount + consumed.get(name, 0) + by_pod.get(name, 0) > total:
+                return False
+        return True
+
+    def added_to(self, consumed: Mapping[str, int]) -> Mapping[str, int]:
+        """What is consumed after taking the amounts."""
+        after = dict(consumed)
+        for name, amount, _ in self._numbers:
+            after[name] = after.get(name, 0) + amount
+        return after
+
+    def shortage(self, consumed: Mapping[str, int]) -> CapacityShortage | None:
         """The first capacity of which too little is left."""
-        for name, amount in self.taken.items():
-            total = self.totals[name]
-            used = amount
-            for part in consumed:
-                more = part.get(name)
-                if more is not None:
-                    used = used.add(more)
-            if used.compare(total) > 0:
-                left = total.add(amount).sub(used)
-                return CapacityShortage(name, str(amount), str(left), f"{amount} wanted, {left} left")
+        for name, amount, total in self._numbers:
+            used = consumed.get(name, 0)
+            if amount + used > total:
+                wanted = self.taken[name]
+                left = text(total - used, wanted.format)
+                return CapacityShortage(name, str(wanted), left, f"{wanted} wanted, {left} left")
         return None
 
 
@@ -65,8 +80,8 @@ def amounts_for(
     """
     for name in requests:
         if name not in capacity:
-            text = "the device has no such capacity"
-            return Amounts({}, {}, CapacityShortage(name, str(requests[name]), "0", text))
+            missing = "the device has no such capacity"
+            return Amounts({}, {}, CapacityShortage(name, str(requests[name]), "0", missing))
     taken: dict[str, Quantity] = {}
     totals: dict[str, Quantity] = {}
     refusal: CapacityShortage | None = None

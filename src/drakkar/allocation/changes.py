@@ -108,7 +108,7 @@ def _amounts_left(refusal: Refusal, name: str, wanted: Quantity) -> list[Quantit
         left = Quantity.from_json(published.get("value"))
         use = refusal.world.state.usage.devices.get(device.key)
         if use is not None and name in use.consumed:
-            left = left.sub(use.consumed[name])
+            left = left.sub(Quantity(use.consumed[name], -9, left.format))
         less = _allowed(left, published.get("requestPolicy") or {})
         if less is not None and less.sign > 0 and less.compare(wanted) < 0:
             found.add(less)

@@ -80,8 +80,10 @@ def narrowed(constraint: Constraint, index: AttributeBits, before: Narrowing, va
     if constraint.kind == MATCH:
         common = frozenset(values) if before.values is None else before.values & frozenset(values)
         return Narrowing(index.any_of(common), common)
-    taken = frozenset(values) if before.values is None else before.values | frozenset(values)
-    return Narrowing(index.present & ~index.any_of(taken) & ~index.lists, taken)
+    own = frozenset(values)
+    if before.values is None:
+        return Narrowing(before.mask & ~index.lists & ~index.any_of(own), own)
+    return Narrowing(before.mask & ~index.any_of(own), before.values | own)
 
 
 def allows(constraint: Constraint, before: Narrowing, values: tuple[Value, ...] | None) -> bool:

@@ -2,15 +2,17 @@
 
 A pool's counters lie side by side in one integer, each in a field wide enough for its total plus one guard bit. What a
 device consumes is the same layout, so "every counter of every set has enough left" is one subtraction and one mask.
-Amounts are exact: all quantities of a pool are scaled to the smallest power of ten that occurs in it.
+Amounts are exact: whole numbers of the largest unit that all quantities of the pool are multiples of.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import gcd
 from typing import Any, NamedTuple
 
 from drakkar.allocation.slices import SliceRecord
+from drakkar.allocation.units import billionths, text
 from drakkar.kube.quantity import Quantity
 
 GroupState = Mapping[tuple[int, str], frozenset[str]]
@@ -50,30 +52,30 @@ class CounterLedger:
     """What is left of a pool's counters, given the devices in use."""
 
     def __init__(self, slices: Sequence[SliceRecord]) -> None:
-        totals = {
-            (counter_set.get("name", ""), counter): _amount(value)
-            for record in slices
-            for counter_set in record.counter_sets
-            for counter, value in (counter_set.get("counters") or {}).items()
-        }
-        consumed: dict[str, dict[tuple[str, str], Quantity]] = {}
+        units: dict[tuple[str, str], int] = {}
+        self._published: dict[tuple[str, str], Any] = {}
+        for record in slices:
+            for counter_set in record.counter_sets:
+                for counter, value in (counter_set.get("counters") or {}).items():
+                    units[(counter_set.get("name", ""), counter)] = billionths(value.get("value"))
+                    self._published[(counter_set.get("name", ""), counter)] = value.get("value")
+        wants: dict[str, dict[tuple[str, str], int]] = {}
         for record in slices:
             for raw in record.raw_devices:
                 if raw.get("consumesCounters"):
-                    _add_consumption(consumed.setdefault(raw["name"], {}), raw["consumesCounters"])
-        scale = min((q.scale for q in _every(totals, consumed)), default=0)
-        self._scale = min(scale, 0)
-        units = {field: quantity.scaled_value(self._scale) for field, quantity in totals.items()}
-        wants = {
-            name: {field: quantity.scaled_value(self._scale) for field, quantity in amounts.items()}
-            for name, amounts in consumed.items()
-        }
+                    _add_consumption(wants.setdefault(raw["name"], {}), raw["consumesCounters"])
+        # Most amounts are whole; what they all have in common need not be carried through every subtraction.
+        self._unit = gcd(*units.values(), *(amount for want in wants.values() for amount in want.values())) or 1
         debts: dict[tuple[str, str], int] = {}
+        if self._unit != 1:
+            units = {field: amount // self._unit for field, amount in units.items()}
+            for want in wants.values():
+                for field, amount in want.items():
+                    want[field] = amount // self._unit
         for want in wants.values():
             for field, amount in want.items():
                 if amount < 0:
                     debts[field] = debts.get(field, 0) - amount
-        self._totals = totals
         self._offsets: dict[tuple[str, str], int] = {}
         self.guard = 0
         offset = 0
@@ -142,7 +144,8 @@ class CounterLedger:
         return sum(amount << self._offsets[field] for field, amount in amounts.items())
 
     def _text(self, field: tuple[str, str], amount: int) -> str:
-        return str(Quantity(amount, self._scale, self._totals[field].format))
+        form = Quantity.from_json(self._published[field]).format
+        return text(amount * self._unit, form)
 
 
 def compatible(part: int, state: GroupState, consumes: Iterable[Mapping[str, Any]]) -> GroupState | None:
@@ -163,21 +166,9 @@ def compatible(part: int, state: GroupState, consumes: Iterable[Mapping[str, Any
     return after
 
 
-def _amount(value: Any) -> Quantity:
-    return Quantity.from_json(value.get("value") if isinstance(value, Mapping) else value)
-
-
-def _add_consumption(want: dict[tuple[str, str], Quantity], entries: Iterable[Mapping[str, Any]]) -> None:
+def _add_consumption(want: dict[tuple[str, str], int], entries: Iterable[Mapping[str, Any]]) -> None:
     for entry in entries:
+        name = entry.get("counterSet", "")
         for counter, value in (entry.get("counters") or {}).items():
-            field = (entry.get("counterSet", ""), counter)
-            amount = _amount(value)
-            want[field] = want[field].add(amount) if field in want else amount
-
-
-def _every(
-    totals: Mapping[tuple[str, str], Quantity], consumed: Mapping[str, Mapping[tuple[str, str], Quantity]]
-) -> Iterable[Quantity]:
-    yield from totals.values()
-    for amounts in consumed.values():
-        yield from amounts.values()
+            field = (name, counter)
+            want[field] = want.get(field, 0) + billionths(value.get("value"))

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from drakkar.allocation.capacity import Amounts
 from drakkar.allocation.errors import AllocationError
 from drakkar.allocation.plans import AskPlan
 from drakkar.allocation.pools import NodeView, PoolBody, device_is_for
@@ -226,7 +225,7 @@ def _capacity_obstacles(world: World, device: Device, plan: AskPlan) -> Iterator
     if isinstance(found, Failure):
         yield Obstacle(CAPACITY, found.text)
         return
-    if not isinstance(found, Amounts):
+    if found is None:
         return
     use = world.state.usage.devices.get(device.key)
     shortage = found.refusal or found.shortage(use.consumed if use is not None else {})

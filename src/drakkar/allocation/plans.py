@@ -8,8 +8,9 @@ shape. Upstream's order of checks is kept: claim by claim, request by request, m
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final, NamedTuple
 
+from drakkar.allocation.capacity import Amounts
 from drakkar.allocation.constraints import AttributeBits, Narrowing, attribute_bits, start_of
 from drakkar.allocation.errors import AllocationError
 from drakkar.allocation.features import Features
@@ -20,10 +21,31 @@ from drakkar.allocation.selection import Deadline, Failure, Fit, Selector, fit_o
 _PLAN_LIMIT: Final = 256
 
 
+class Chosen(NamedTuple):
+    """One device of the answer."""
+
+    claim: int
+    ask: Ask
+    device: int
+    amounts: Amounts | None
+
+
 class AskPlan:
     """One exact request or alternative with its devices."""
 
-    __slots__ = ("ask", "blocked", "checked", "computed", "constraints", "devices", "failing", "failures", "ok", "size")
+    __slots__ = (
+        "amounts",
+        "ask",
+        "blocked",
+        "checked",
+        "computed",
+        "constraints",
+        "devices",
+        "failing",
+        "failures",
+        "ok",
+        "size",
+    )
 
     def __init__(self, ask: Ask, fit: Fit, devices: list[int] | None) -> None:
         self.ask = ask
@@ -35,6 +57,7 @@ class AskPlan:
         self.devices = devices  # mode All: exactly these, in this order
         self.size = ask.count if devices is None else len(devices)
         self.constraints = ask.constraints
+        self.amounts: dict[int, Amounts] = {}  # by device, as they are asked for
         self.computed = bool(ask.derived) and bool(ask.constraints)
 
 
@@ -77,35 +100,51 @@ class ConstraintPlan:
 class ClaimPlan:
     """One claim."""
 
-    __slots__ = ("constraints", "requests", "shape")
+    __slots__ = ("alternatives", "asks", "constraints", "has_alternatives", "requests", "shape")
 
     def __init__(self, shape: ClaimShape, requests: list[RequestPlan], constraints: list[ConstraintPlan]) -> None:
         self.shape = shape
         self.requests = requests
         self.constraints = constraints
+        # As long as every request takes its first alternative:
+        self.asks = [request.asks[0].ask for request in requests]
+        self.alternatives: list[int | None] = [0 if request.alternatives else None for request in requests]
+        self.has_alternatives = any(request.alternatives for request in requests)
 
 
 class Plan:
     """All claims of a pod on one node."""
 
-    __slots__ = ("claims", "failing", "greedy", "quiet", "twins")
+    __slots__ = ("bounded", "claims", "failing", "greedy", "group_needs", "needs", "quiet", "sequence", "twins")
 
     def __init__(self, claims: list[ClaimPlan], view: NodeView) -> None:
         self.claims = claims
         asks = [ask for claim in claims for request in claim.requests for ask in request.asks]
-        # Nothing but device numbers matters: the first free devices are the answer.
-        self.greedy = all(
-            not request.alternatives
-            and ask.devices is None
-            and not (ask.constraints or ask.failing or ask.checked or ask.ask.admin)
-            and not ask.ok & (view.consuming | view.shareable)
-            for claim in claims
+        surely = [
+            (number, request.asks[0])
+            for number, claim in enumerate(claims)
             for request in claim.requests
-            for ask in request.asks
-        )
+            if not request.alternatives and request.asks[0].devices is None
+        ]
+        exact = len(surely) == len(asks)
         # No error can come up while searching, whatever is in use.
         self.quiet = not any(ask.constraints and (ask.devices is not None or ask.ask.derived) for ask in asks)
         self.failing = [(ask.failing, ask.ask.admin) for ask in asks if ask.failing]
+        # Nothing but device numbers matters: the first free devices are the answer.
+        self.greedy = exact and not any(
+            ask.constraints or ask.failing or ask.checked or ask.ask.admin or ask.ok & (view.consuming | view.shareable)
+            for ask in asks
+        )
+        self.sequence = surely
+        # What has to be free in any case, to see quickly that a node has too little.
+        self.bounded = self.quiet and not self.failing
+        self.needs = [(ask.ok, ask.size) for _, ask in surely if not ask.ask.admin]
+        self.group_needs = [
+            (constraint.groups, [(ask.ok, ask.size) for _, ask in constraint.covered if not ask.ask.admin])
+            for claim in claims
+            for constraint in claim.constraints
+            if constraint.is_match and constraint.groups and constraint.covered
+        ]
         self.twins: dict[int, int] | None = None  # see `bounds`
 
 
@@ -113,23 +152,21 @@ def plan_for(
     view: NodeView,
     shapes: Sequence[ClaimShape],
     *,
+    key: Any,
     label: Callable[[int], str],
     selector: Callable[[str], Selector],
     features: Features,
     deadline: Deadline,
 ) -> Plan:
-    """The plan for claims of these shapes; raises what upstream finds wrong with them first."""
-    key = shapes[0] if len(shapes) == 1 else tuple(shapes)
-    found: Plan | None = view.plans.get(key)
-    if found is None:
-        claims = [
-            _claim_plan(view, shape, label=label(number), selector=selector, features=features, deadline=deadline)
-            for number, shape in enumerate(shapes)
-        ]
-        if len(view.plans) >= _PLAN_LIMIT:
-            view.plans.clear()
-        found = view.plans[key] = Plan(claims, view)
-    return found
+    """The plan for claims of these shapes, kept under `key`; raises what upstream finds wrong with them first."""
+    claims = [
+        _claim_plan(view, shape, label=label(number), selector=selector, features=features, deadline=deadline)
+        for number, shape in enumerate(shapes)
+    ]
+    if len(view.plans) >= _PLAN_LIMIT:
+        view.plans.clear()
+    plan: Plan = view.plans.setdefault(key, Plan(claims, view))
+    return plan
 
 
 def _claim_plan(

@@ -108,6 +108,7 @@ class NodeView:
         "error",
         "guards",
         "invalid",
+        "name",
         "node",
         "obsolete",
         "part_of",
@@ -120,6 +121,7 @@ class NodeView:
 
     def __init__(self, node: Mapping[str, Any], pools: Iterable[PoolBody | BrokenPool], error: str = "") -> None:
         self.node = node
+        self.name: str = (node.get("metadata") or {}).get("name") or ""
         self.error = error
         self.pools = sorted(pools, key=_pool_order)
         self.parts: list[tuple[PoolBody, int]] = []

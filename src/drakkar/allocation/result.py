@@ -12,8 +12,8 @@ from typing import Any
 
 from drakkar.allocation.errors import AllocationError
 from drakkar.allocation.features import Features
+from drakkar.allocation.plans import Chosen
 from drakkar.allocation.requests import Ask, ClaimShape
-from drakkar.allocation.search import Chosen
 from drakkar.allocation.slices import Device
 
 Json = dict[str, Any]

@@ -9,7 +9,7 @@ changes the first arrangement found. The stack is explicit, for a pod may ask fo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from drakkar.allocation import bounds
 from drakkar.allocation.capacity import Amounts
@@ -17,11 +17,10 @@ from drakkar.allocation.constraints import Narrowing, Value, allows, narrowed
 from drakkar.allocation.counters import GroupState, compatible
 from drakkar.allocation.derived import derived_values
 from drakkar.allocation.errors import AllocationError
-from drakkar.allocation.plans import AskPlan, ClaimPlan, Plan
+from drakkar.allocation.plans import AskPlan, Chosen, ClaimPlan, Plan
 from drakkar.allocation.pools import NodeView
-from drakkar.allocation.requests import MAX_RESULTS, Ask
+from drakkar.allocation.requests import MAX_RESULTS
 from drakkar.allocation.selection import Failure, amounts_of
-from drakkar.kube.quantity import Quantity
 
 if TYPE_CHECKING:
     from drakkar.allocation.state import World
@@ -32,16 +31,7 @@ _DEVICE: Final = 0
 _ALTERNATIVE: Final = 1
 _CLAIM: Final = 2
 _STEPS_PER_CHECK: Final = 64
-_NONE: Final[Mapping[str, Quantity]] = {}
-
-
-class Chosen(NamedTuple):
-    """One device of the answer."""
-
-    claim: int
-    ask: Ask
-    device: int
-    amounts: Amounts | None
+_NONE: Final[Mapping[str, int]] = {}
 
 
 class Frame:
@@ -102,7 +92,7 @@ class Search:
         self.used = self.in_use
         self.used_by_claim = 0
         self.shared = view.shared() if features.consumable_capacity else 0
-        self.shares: dict[int, Mapping[str, Quantity]] = {}  # by device: what this attempt consumes of it
+        self.shares: dict[int, Mapping[str, int]] = {}  # by device: what this attempt consumes of it
         self.states: list[Narrowing] = []
         self.left, self.over = view.counters_left() if view.consuming else ([], [])
         self.groups: GroupState = view.groups_in_use() if features.compatibility_groups and view.consuming else {}
@@ -208,7 +198,7 @@ class Search:
                 raise AllocationError(text, reason="SelectionFailed")
             frame.amounts = None
             if dynamic & bit and (plan.checked | self.shared) & bit:
-                frame.amounts = self._fitting(device, plan.ask)
+                frame.amounts = self._fitting(device, plan)
                 if frame.amounts is None:
                     continue
             if self._take(frame, claim, device, bit, must=False):
@@ -233,11 +223,14 @@ class Search:
         frame.rest = 0
         return True
 
-    def _fitting(self, device: int, ask: Ask) -> Amounts | None:
+    def _fitting(self, device: int, plan: AskPlan) -> Amounts | None:
         """What the request takes of the device, if that much is left."""
-        amounts = amounts_of(self.view.devices[device], ask, self.features, always=True)
-        if amounts is None or isinstance(amounts, Failure):
-            return None
+        amounts = plan.amounts.get(device)
+        if amounts is None:
+            found = amounts_of(self.view.devices[device], plan.ask, self.features, always=True)
+            if found is None or isinstance(found, Failure):
+                return None
+            amounts = plan.amounts[device] = found
         use = self._uses.get(self.view.devices[device].key)
         consumed = use.consumed if use is not None else _NONE
         return amounts if amounts.fits(consumed, self.shares.get(device, _NONE)) else None
@@ -272,7 +265,7 @@ class Search:
                 return False
             states = narrower
         if amounts_later:
-            frame.amounts = self._fitting(device, frame.plan.ask)
+            frame.amounts = self._fitting(device, frame.plan)
             if frame.amounts is None:
                 return False
         part = charge[0] if charge is not None else 0
@@ -292,11 +285,8 @@ class Search:
             self.used |= bit
             self.used_by_claim |= bit
         else:
-            consumed = dict(self.shares.get(device, _NONE))
-            if frame.amounts is not None:
-                for name, amount in frame.amounts.taken.items():
-                    consumed[name] = consumed[name].add(amount) if name in consumed else amount
-            self.shares[device] = consumed
+            consumed = self.shares.get(device, _NONE)
+            self.shares[device] = consumed if frame.amounts is None else frame.amounts.added_to(consumed)
         return True
 
     def _restore(self, frame: Frame) -> None:

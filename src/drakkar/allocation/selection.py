@@ -8,7 +8,9 @@ node selection (KEP-4381, KEP-4815); a device behind a false selector is never e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -22,6 +24,7 @@ from drakkar.allocation.requests import Ask
 from drakkar.allocation.slices import Device
 from drakkar.allocation.taints import untolerated
 from drakkar.cel import CelError, DeviceValue, Environment, device_environment
+from drakkar.kube.semver import Version, VersionError
 
 COMPILE: Final = "CEL compile error"
 RUNTIME: Final = "CEL runtime error"
@@ -29,6 +32,9 @@ _HINT: Final = (
     ". consider using CEL optional chaining (.? followed by orValue()) "
     "or guarding the check with has() for optional fields"
 )
+# What certainly can be read, so that the value need not be made to know it; versions are compared by a parser.
+_PLAIN: Final = {"string": str, "int": int, "bool": bool}
+_PLAIN_AMOUNT: Final = re.compile(r"[0-9]{1,15}(?:[KMGTP]i|[kMGTP])?", re.ASCII).fullmatch
 _MEMO_LIMIT: Final = 100_000
 
 _encode = msgspec.json.encode
@@ -164,7 +170,28 @@ def _frozen(value: Any) -> Any:
 
 def sound(device: Device) -> bool:
     """Whether all that CEL sees can be read; if not, every selector fails on the device."""
-    return not value_of(device).problem
+    attributes = device.raw.get("attributes")
+    if attributes:
+        for value in attributes.values():
+            if len(value) != 1:
+                return not value_of(device).problem
+            for kind, content in value.items():
+                if type(content) is not _PLAIN.get(kind) and not (kind == "version" and _is_version(content)):
+                    return not value_of(device).problem
+    for value in (device.raw.get("capacity") or {}).values():
+        amount = value.get("value")
+        if type(amount) is not str or not _PLAIN_AMOUNT(amount):
+            return not value_of(device).problem
+    return True
+
+
+@lru_cache(maxsize=4096)
+def _is_version(text: Any) -> bool:
+    try:
+        Version.parse(text)
+    except (VersionError, TypeError, AttributeError):
+        return False
+    return True
 
 
 def fit_of_body(

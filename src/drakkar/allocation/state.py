@@ -241,10 +241,10 @@ class World:
 
     def view(self, node: Mapping[str, Any]) -> NodeView:
         """The node's devices, gathered anew only if something about them changed."""
-        name = (node.get("metadata") or {}).get("name") or ""
-        view = self._views.get(name)
-        if view is not None and (view.node is node or _same_node(view.node, node)):
+        view = self.known_view(node)
+        if view is not None:
             return view
+        name = (node.get("metadata") or {}).get("name") or ""
         state = self.state
         view, pools = gather(
             node,
@@ -257,6 +257,16 @@ class World:
         self._views[name] = view
         for key in pools:
             self._viewers.setdefault(key, set()).add(name)
+        return view
+
+    def known_view(self, node: Mapping[str, Any]) -> NodeView | None:
+        """The node's view if it is ready."""
+        view = self._views.get((node.get("metadata") or {}).get("name") or "")
+        if view is None or view.node is node:
+            return view
+        if not _same_node(view.node, node):
+            return None
+        view.node = node
         return view
 
     def shape(self, claim: Mapping[str, Any]) -> ClaimShape:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from drakkar.allocation.slices import DeviceKey
-from drakkar.kube.quantity import Quantity
+from drakkar.allocation.units import billionths
 
 ClaimKey = tuple[str, str]
 
@@ -58,8 +58,8 @@ class DeviceUse:
 
     def __init__(self) -> None:
         self.wholes: dict[ClaimKey, int] = {}
-        self.shares: dict[tuple[ClaimKey, int], Mapping[str, Quantity]] = {}
-        self.consumed: dict[str, Quantity] = {}
+        self.shares: dict[tuple[ClaimKey, int], Mapping[str, int]] = {}
+        self.consumed: dict[str, int] = {}  # by capacity, in billionths
 
     @property
     def empty(self) -> bool:
@@ -74,11 +74,10 @@ class DeviceUse:
         if result.get("shareID") is None:
             self.wholes[claim] = self.wholes.get(claim, 0) + 1
             return
-        amounts = {name: Quantity.from_json(value) for name, value in (result.get("consumedCapacity") or {}).items()}
+        amounts = {name: billionths(value) for name, value in (result.get("consumedCapacity") or {}).items()}
         self.shares[(claim, number)] = amounts
         for name, amount in amounts.items():
-            before = self.consumed.get(name)
-            self.consumed[name] = amount if before is None else before.add(amount)
+            self.consumed[name] = self.consumed.get(name, 0) + amount
 
     def remove(self, claim: ClaimKey, number: int, result: Mapping[str, Any]) -> None:
         if result.get("shareID") is None:
@@ -89,7 +88,7 @@ class DeviceUse:
                 self.wholes.pop(claim, None)
             return
         for name, amount in self.shares.pop((claim, number), {}).items():
-            self.consumed[name] = self.consumed[name].sub(amount)
+            self.consumed[name] -= amount
 
 
 class Usage:
@@ -139,4 +138,4 @@ def _results(use: ClaimUse | None) -> Iterable[tuple[int, DeviceKey, Mapping[str
     if use is None:
         return
     for number, result in enumerate(use.results):
-        yield number, DeviceKey(result["driver"], result["pool"], result["device"]), result
+        yield number, DeviceKey(result.get("driver", ""), result.get("pool", ""), result.get("device", "")), result
