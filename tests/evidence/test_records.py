@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from drakkar.evidence.captures import NodeCapture
+from drakkar.evidence.nodes import read_node
 from drakkar.evidence.records import BOUNDARIES, claim_records, node_of_claim
 from drakkar.evidence.snapshot import LogKey
 from tests.diagnosis.world import claim, event, gpu, piece, pod, uid, world
@@ -82,3 +84,58 @@ def test_a_record_is_plain_json() -> None:
     made = claim("c", held="n1/gpu-0")
     (record,) = claim_records(world(made), made)
     assert json.loads(json.dumps(record.to_dict()))["claimUID"] == uid("ResourceClaim", "c")
+
+
+def node_files(tmp_path: Path, *, nodes_in_container: tuple[str, ...]) -> NodeCapture:
+    """A node's folders as a kubelet, a driver and a runtime write them."""
+    claim_uid = uid("ResourceClaim", "c")
+    name = f"k8s.gpu.nvidia.com/claim={claim_uid}-gpu-0"
+    device = {"PoolName": "n1", "DeviceName": "gpu-0", "CDIDeviceIDs": [name]}
+    held = {"ClaimUID": claim_uid, "DriverState": {"gpu.nvidia.com": {"Devices": [device]}}}
+    (tmp_path / "dra_manager_state").write_text(json.dumps({"Data": json.dumps({"ClaimInfoStateList": [held]})}))
+    edits = {"deviceNodes": [{"path": "/dev/nvidia0", "type": "c", "major": 195, "minor": 0}]}
+    spec = {
+        "cdiVersion": "0.5.0",
+        "kind": "k8s.gpu.nvidia.com/claim",
+        "devices": [{"name": f"{claim_uid}-gpu-0", "containerEdits": edits}],
+    }
+    (tmp_path / "cdi").mkdir()
+    (tmp_path / "cdi" / "claim.json").write_text(json.dumps(spec))
+    bundle = tmp_path / "bundles" / "x"
+    bundle.mkdir(parents=True)
+    devices = [{"path": path, "type": "c", "major": 195, "minor": 0} for path in nodes_in_container]
+    config = {"annotations": {"io.kubernetes.pod.uid": uid("Pod", "p")}, "linux": {"devices": devices}}
+    (bundle / "config.json").write_text(json.dumps(config))
+    return read_node(
+        "n1", kubelet_root=tmp_path, cdi_directories=[tmp_path / "cdi", tmp_path / "none"], bundles=tmp_path / "bundles"
+    )
+
+
+def test_a_nodes_own_files_prove_preparation_and_injection(tmp_path: Path) -> None:
+    made, running = claim("c", held="n1/gpu-0", users=("p",)), pod("p", claim_name="c", on="n1", phase="Running")
+    capture = node_files(tmp_path, nodes_in_container=("/dev/null", "/dev/nvidia0"))
+    (record,) = claim_records(world(made, running, nodes={"n1": capture}), made)
+    assert states(record) == ["proved"] * 4
+    assert "(claim.json)" in record.boundaries["preparation"].text
+    assert record.boundaries["injection"].text == "the runtime's configuration has /dev/nvidia0 195:0"
+
+
+def test_a_configuration_without_the_device_refutes_injection(tmp_path: Path) -> None:
+    made, running = claim("c", held="n1/gpu-0", users=("p",)), pod("p", claim_name="c", on="n1", phase="Running")
+    capture = node_files(tmp_path, nodes_in_container=())
+    (record,) = claim_records(world(made, running, nodes={"n1": capture}), made)
+    assert record.boundaries["injection"].text == "the runtime's configuration lacks /dev/nvidia0"
+    assert record.first_gap == "injection"
+
+
+def test_a_lost_cdi_file_refutes_preparation(tmp_path: Path) -> None:
+    made, waiting = claim("c", held="n1/gpu-0", users=("p",)), pod("p", claim_name="c", on="n1")
+    whole = node_files(tmp_path, nodes_in_container=())
+    files = {**whole.files, "cdi/claim.json": whole.files["cdi/claim.json"].replace("gpu-0", "gpu-7")}
+    (record,) = claim_records(world(made, waiting, nodes={"n1": NodeCapture("n1", files)}), made)
+    assert record.boundaries["preparation"].state == "refuted"
+    assert "no CDI file defines" in record.boundaries["preparation"].text
+
+
+def test_a_node_without_files_shows_nothing(tmp_path: Path) -> None:
+    assert read_node("n1", kubelet_root=tmp_path / "no", cdi_directories=[], bundles=tmp_path / "no").files == {}

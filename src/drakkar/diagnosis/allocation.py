@@ -53,7 +53,7 @@ def _of_funnel(
         yield _finding(
             situation, pod, "selector-invalid", f"the selector `{text}` of claim {label} does not compile",
             [Evidence(text, _where(use, request)), Evidence(error)],
-            "correct the expression; drakkar lint shows the place", subject=subject,
+            "correct the expression", subject=subject,
         )  # fmt: skip
     misplaced = _misplaced(situation, funnel)
     if misplaced is not None and not funnel.selected:
@@ -217,7 +217,7 @@ def _held(situation: Situation, pod: Object, label: str, funnel: Funnel, lines: 
         situation, pod, "devices-in-use",
         f"{funnel.selected} devices match claim {label}, {len(funnel.free)} are free, the others are in use by {names}",
         [*evidence, lines, *_scheduling(situation, pod)],
-        "wait until one is given back, or add devices; drakkar who shows holders",
+        "wait until one is given back, or add devices",
     )  # fmt: skip
 
 

@@ -11,7 +11,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from drakkar.injection.spec import CdiSpec
 
 __all__ = ["DeviceFile", "Gpu", "MigDevice", "NodeCapture", "PreparedClaim"]
 
@@ -156,6 +159,50 @@ class NodeCapture:
         """The driver that ``nvidia-smi -q`` reports, "" if it was not captured."""
         match = _DRIVER_VERSION.search(self.text("nvidia-smi-q.txt"))
         return match[1] if match else ""
+
+    @cached_property
+    def cdi_definitions(self) -> dict[str, tuple[str, ...]]:
+        """By qualified device name: the captured files that define it."""
+        found: dict[str, tuple[str, ...]] = {}
+        for file, spec in self._cdi_specs.items():
+            for name in spec.qualified_names():
+                found[name] = (*found.get(name, ()), file)
+        return found
+
+    @cached_property
+    def cdi_nodes(self) -> dict[str, tuple[str, ...]]:
+        """By qualified device name: the device nodes of its own that a container gets."""
+        return {
+            name: tuple(node.path for node in device.container_edits.device_nodes)
+            for spec in self._cdi_specs.values()
+            for name, device in zip(spec.qualified_names(), spec.raw.devices, strict=True)
+        }
+
+    @cached_property
+    def _cdi_specs(self) -> dict[str, CdiSpec]:
+        from drakkar.injection.errors import CdiError
+        from drakkar.injection.spec import CdiSpec
+
+        found = {}
+        for file, text in self.cdi_files.items():
+            try:
+                found[file] = CdiSpec.parse(text, file=file)
+            except CdiError:
+                continue
+        return found
+
+    def injected_nodes(self, pod_uid: str) -> list[dict[str, str]] | None:
+        """Per container of a pod: device nodes in the runtime's configuration with their numbers; None if unknown."""
+        record = _json_object(self.text(f"injections/{pod_uid}.json"))
+        if record is None:
+            return None
+        return [
+            {
+                str(device.get("path")): f"{device.get('major')}:{device.get('minor')}"
+                for device in container.get("devices") or ()
+            }
+            for container in record.get("containers") or ()
+        ]
 
     def journal_lines(self, *words: str) -> list[str]:
         """Lines of the captured journal that hold every one of `words`."""

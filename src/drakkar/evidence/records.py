@@ -102,7 +102,7 @@ def claim_records(snapshot: Snapshot, claim: Object) -> list[EvidenceRecord]:
             "inventory": _inventory(snapshot, key),
             "allocation": _allocation(claim, allocation, result),
             "preparation": _preparation(snapshot, claim, key, node, pods),
-            "injection": _injection(snapshot, key, pods, node),
+            "injection": _injection(snapshot, uid_of(claim), key, pods, node),
         }
         records.append(EvidenceRecord(uid_of(claim), label, node, key, result.get("request", ""), boundaries))
     return records
@@ -197,21 +197,26 @@ def _prepared_by_kubelet(capture: NodeCapture, uid: str, key: DeviceKey) -> Proo
     claims = capture.prepared_claims
     if claims is None:
         return None
+    source = f"{capture.name} dra_manager_state"
     for claim in claims:
         if claim.uid == uid and key.driver in claim.cdi_devices:
-            names = ", ".join(claim.cdi_devices[key.driver]) or "no CDI devices"
-            return Proof("proved", f"the kubelet holds it with {names}", f"{capture.name} dra_manager_state")
-    return Proof("refuted", "the kubelet's checkpoint does not hold the claim", f"{capture.name} dra_manager_state")
+            names = claim.cdi_devices[key.driver]
+            files = {name: file for name in names for file in capture.cdi_definitions.get(name, ())}
+            shown = ", ".join(f"{name} ({files[name]})" if name in files else name for name in names)
+            if names and capture.cdi_files and not files:
+                return Proof("refuted", f"no CDI file defines {shown}", source)
+            return Proof("proved", f"the kubelet holds it with {shown or 'no CDI devices'}", source)
+    return Proof("refuted", "the kubelet's checkpoint does not hold the claim", source)
 
 
-def _injection(snapshot: Snapshot, key: DeviceKey, pods: list[Object], node: str) -> Proof:
+def _injection(snapshot: Snapshot, claim_uid: str, key: DeviceKey, pods: list[Object], node: str) -> Proof:
     uuid = device_attribute(snapshot, key, "uuid")
     for pod in pods:
         for log, text in snapshot.logs_of(pod):
             if uuid and uuid in text:
                 line = next(line.strip() for line in text.splitlines() if uuid in line)
                 return Proof("proved", f"the container saw {line}", f"log of {log.pod}/{log.container}")
-        record = _runtime_record(snapshot.nodes.get(node), pod, key)
+        record = _runtime_record(snapshot.nodes.get(node), claim_uid, pod, key)
         if record is not None:
             return record
     for pod in pods:
@@ -228,14 +233,28 @@ def _injection(snapshot: Snapshot, key: DeviceKey, pods: list[Object], node: str
 _CDI_FAILURE: Final = re.compile(r"CDI|OCI runtime create failed|error mounting|unresolvable", re.IGNORECASE)
 
 
-def _runtime_record(capture: NodeCapture | None, pod: Object, key: DeviceKey) -> Proof | None:
-    """The runtime's own record of what it injected (``injections/<pod uid>.json`` of a node's capture)."""
+def _runtime_record(capture: NodeCapture | None, claim_uid: str, pod: Object, key: DeviceKey) -> Proof | None:
+    """Whether the runtime's configuration of the pod's containers has the device nodes that the CDI file names."""
     if capture is None:
         return None
-    text = capture.files.get(f"injections/{uid_of(pod)}.json")
-    if text and f"-{key.device}" in text:
-        return Proof("proved", f"the runtime injected {key.device}", f"{capture.name} injections/{uid_of(pod)}.json")
-    return None
+    names = [
+        name
+        for held in capture.prepared_claims or ()
+        if held.uid == claim_uid
+        for name in held.cdi_devices.get(key.driver, ())
+        if name.endswith(f"-{key.device}") or name.endswith(f"={key.device}")
+    ]
+    nodes = sorted({node for name in names for node in capture.cdi_nodes.get(name, ())})
+    containers = capture.injected_nodes(uid_of(pod))
+    if not nodes or containers is None:
+        return None
+    source = f"{capture.name} injections/{uid_of(pod)}.json"
+    given = {path: numbers for devices in containers for path, numbers in devices.items()}
+    missing = [path for path in nodes if path not in given]
+    if missing:
+        return Proof("refuted", f"the runtime's configuration lacks {', '.join(missing)}", source)
+    shown = ", ".join(f"{path} {given[path]}" for path in nodes)
+    return Proof("proved", f"the runtime's configuration has {shown}", source)
 
 
 def device_attribute(snapshot: Snapshot, key: DeviceKey, name: str) -> str:

@@ -15,7 +15,6 @@ from .edit import Injection, Lstat, OciConfig, apply
 from .errors import CdiError
 from .host import lstat_node
 from .model import ContainerEdits, Device
-from .names import split_name
 from .paths import clean
 from .reasons import why_unresolved
 from .scan import Scan, Scanner, directory_signatures, signature_of
@@ -192,7 +191,7 @@ class CdiCache:
             f"{message}: {known}" if known else message,
             unresolved=names,
             reason="UnresolvableDevice",
-            next_step="drakkar cdi doctor " + " ".join(name for name in dict.fromkeys(names) if split_name(name)[0]),
+            next_step="drakkar cdi list",
         )
 
     def _current(self) -> Scan:
