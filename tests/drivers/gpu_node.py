@@ -36,8 +36,10 @@ class GpuNode:
         api: FakeApi | None = None,
         clock: Clock | None = None,
         options: PublishOptions | None = None,
+        instance: str = "",
     ) -> None:
         self.folder, self.model, self.clock, self.options = folder, model, clock, options
+        self.instance = instance
         self.api = api or FakeApi()
         self.api.put("/api/v1/nodes/n1", {"kind": "Node"})
         self.cdi = folder / "cdi"
@@ -57,9 +59,12 @@ class GpuNode:
             state_dir=self.folder / "state",
             clock=self.clock,
             options=self.options,
+            instance=self.instance,
         )
         await self.driver.start()
-        self.channel = grpc.aio.insecure_channel(f"unix:{self.folder}/p/{DRIVER}/dra.sock")
+        self.channel = grpc.aio.insecure_channel(
+            f"unix:{self.folder}/p/{DRIVER}/dra{self.instance and '-'}{self.instance}.sock"
+        )
 
     async def stop(self) -> None:
         await self.channel.close()

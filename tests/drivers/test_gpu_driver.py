@@ -445,3 +445,24 @@ def test_many_claims_side_by_side(tmp_path: Path) -> None:
         assert node.files() == []
 
     on(GpuNode(tmp_path), story)
+
+
+def test_two_instances_of_a_rolling_update_know_each_others_claims(tmp_path: Path) -> None:
+    async def main() -> None:
+        old = GpuNode(tmp_path, instance="old")
+        async with running(old):
+            first = old.claim("first", "gpu-0", pods=("p",))
+            assert (await old.prepare("first", first)).error == ""
+            new = GpuNode(tmp_path, instance="new", api=old.api)
+            async with running(new):
+                second = old.claim("second", "gpu-1", pods=("p",))
+                assert (await old.prepare("second", second)).error == ""
+                taken = new.claim("taken", "gpu-1")
+                assert f"already allocated to different claim {second}" in (await new.prepare("taken", taken)).error
+                assert (await new.unprepare("first", first)).error == ""
+                third = old.claim("third", "gpu-0")
+                assert (await old.prepare("third", third)).error == ""
+                assert sorted(new.files()) == sorted(old.files())
+                assert len(new.files()) == 2
+
+    asyncio.run(main())

@@ -124,6 +124,19 @@ class ClaimLedger:
         if self._journal.size > _COMPACT_BYTES and self._journal.size > 4096 * (len(self.claims) + 1):
             self._journal.compact(map(_record, self.claims.values()))
 
+    def catch_up(self) -> None:
+        """Take over what another instance of the driver wrote (`Journal.catch_up`); between calls only."""
+        replaced, records = self._journal.catch_up()
+        if not replaced and not records:
+            return
+        if replaced:
+            self.claims = {}
+        for record in records:
+            self._replay(record)
+        self._holders = {}
+        for held in self.claims.values():
+            self._hold(held)
+
     def close(self) -> None:
         self._journal.close()
 

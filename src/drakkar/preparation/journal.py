@@ -89,6 +89,33 @@ class Journal:
         """Replace the content by `records`, atomically."""
         self._rewrite(list(records))
 
+    def catch_up(self) -> tuple[bool, list[Record]]:
+        """What another process wrote since our last look: (whether it replaced the file, the records that are new).
+
+        For two instances of one driver during a rolling update; the caller must hold the lock that keeps them apart.
+        Half a record at the end is what a killed writer left: it is cut. Raises `JournalError`.
+        """
+        if self._file is None:
+            raise JournalError(f"the journal {self.path} is closed")
+        try:
+            present = self.path.stat()
+            if present.st_ino != os.fstat(self._file).st_ino:
+                _, records, _ = _load(self.path)
+                self.close()
+                self._open()
+                return True, records
+            if present.st_size == self._written:
+                return False, []
+            with self.path.open("rb") as file:
+                file.seek(self._written)
+                lines = file.read().splitlines(keepends=True)
+            if lines and not lines[-1].endswith(b"\n"):
+                os.ftruncate(self._file, present.st_size - len(lines.pop()))
+            self._written = os.fstat(self._file).st_size
+        except OSError as error:
+            raise JournalError(f"cannot read the journal: {error}", subject=str(self.path)) from error
+        return False, [record for record in map(_parse, lines) if record is not None and "journal" not in record]
+
     def close(self) -> None:
         if self._file is not None:
             os.close(self._file)

@@ -13,6 +13,7 @@ import errno
 import hashlib
 import logging
 import socket
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +102,10 @@ class PluginServer:
             if server is not None:
                 await server.stop(None)
                 _leave_dead_socket(path)
+
+    def alone(self) -> AbstractAsyncContextManager[None]:
+        """While it is entered, no other instance of this driver serves a call; without an instance name it is empty."""
+        return self._lock.held()
 
     def supported_versions(self) -> list[str]:
         """What registration advertises, newest first."""

@@ -79,6 +79,7 @@ class NodeDriver:
         self._client = client
         self._clock = clock or SystemClock()
         self._state_dir = state_dir
+        self._instance = instance
         self._boot_id = host_boot_id() if boot_id is None else boot_id
         self._ledger: ClaimLedger | None = None
         self._locks = DeviceLocks()
@@ -122,7 +123,10 @@ class NodeDriver:
             DrakkarError: another plugin of this name is serving, a directory cannot be written, or the journal is of a
                 newer version. A damaged journal is no error: it is set aside and told in an event.
         """
-        await self._recover()
+        if self._instance:
+            self._server.endpoint.parent.mkdir(parents=True, exist_ok=True)
+        async with self._server.alone():  # what another instance is preparing at this moment is not unfinished
+            await self._recover()
         await self._server.start()
         await self._publisher.start()
         self.refresh()
@@ -207,17 +211,24 @@ class NodeDriver:
 
     async def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, PrepareResult]:
         """Makes the claims ready, side by side; one claim's failure is its own."""
+        self._catch_up()
         results = await self._side_by_side(self._answer(self._prepare(claim), claim) for claim in claims)
         return {claim.uid: result for claim, result in zip(claims, results, strict=True)}
 
     async def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, str]:
         """Undoes it; claims that are not known are done already."""
+        self._catch_up()
         results = await self._side_by_side(self._answer(self._unprepare(claim), claim) for claim in claims)
         return {claim.uid: result.error for claim, result in zip(claims, results, strict=True)}
 
     def health(self) -> AsyncIterator[list[DeviceHealth]]:
         """The health of all published devices, now and at every change."""
         return self._board.watch()
+
+    def _catch_up(self) -> None:
+        """During a rolling update the journal has two writers; the plugin server lets one instance work at a time."""
+        if self._instance and not self._calls:
+            self._claims.catch_up()
 
     async def _side_by_side(self, calls: Iterable[Coroutine[Any, Any, PrepareResult]]) -> list[PrepareResult]:
         """Runs calls to their end even when the kubelet gives up: it will ask again, and then the answer is there."""
