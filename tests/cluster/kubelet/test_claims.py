@@ -222,6 +222,40 @@ def test_a_new_kubelet_goes_on_where_the_old_one_stopped() -> None:
     run(test)
 
 
+def test_a_driver_that_comes_back_after_the_kubelet_causes_no_alarm() -> None:
+    async def test(world: World) -> None:
+        world.pod_with_claim("one", "claim", "sleep 60")
+        await world.phase_is("one", "Running")
+        await world.kubelet.stop()
+        await world.driver.server.stop()
+        world.kubelet = world.new_kubelet()
+        await world.kubelet.start()
+        world.driver = type(world.driver)(world.folder / "k", world.cdi)
+        await world.driver.server.start()
+        await until(lambda: ("prepare", "claim") in world.driver.calls)
+        assert world.messages("FailedPrepareDynamicResources") == []
+        conditions = {entry["type"]: entry["status"] for entry in world.status("one")["conditions"]}
+        assert conditions["Ready"] == conditions["PodReadyToStartContainers"] == "True"
+
+    run(test)
+
+
+def test_the_kubelets_folder_may_be_a_link_that_does_not_outlive_it() -> None:
+    async def test(world: World) -> None:
+        await world.kubelet.stop()
+        real, link = world.folder / "real", world.folder / "l"
+        real.mkdir()
+        link.symlink_to(real)
+        world.kubelet = world.new_kubelet(root=link)
+        await world.kubelet.start()
+        world.pod("one", "echo hello; sleep 60")
+        await world.phase_is("one", "Running")
+        record = world.runtime.containers()[0].bundle / "record.json"
+        assert json.loads(record.read_text())["log"].startswith(str(real.resolve()))
+
+    run(test, driver=False)
+
+
 def test_what_was_deleted_while_no_kubelet_ran_is_cleaned_up() -> None:
     async def test(world: World) -> None:
         world.pod_with_claim("one", "claim", "sleep 60")

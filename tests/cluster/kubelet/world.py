@@ -124,7 +124,7 @@ class World:
             self.client,
             NODE,
             Machine(),
-            root=self.folder / "k",
+            root=options.pop("root", self.folder / "k"),
             runtime=self.runtime,
             cdi_dirs=[self.cdi],
             clock=self.clock,

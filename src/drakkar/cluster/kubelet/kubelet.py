@@ -71,7 +71,9 @@ class Kubelet:
         self.plugins = PluginRegistry(
             self.registry_dir, clock=self.clock, wipe=self._wipe_slices, changed=self._plugins_changed
         )
-        self.claims = NodeClaims(client, self.plugins, root)
+        # Sockets need the short path they are given; what outlives this process must not depend on a link.
+        state = root.resolve()
+        self.claims = NodeClaims(client, self.plugins, state)
         self.health = ResourceHealth(self.clock, self._health_changed)
         self.plugins.health_sink = self.health.follow
         sources = ApiSources(client)
@@ -85,8 +87,8 @@ class Kubelet:
             claims=self.claims,
             sources=sources,
             tokens=sources,
-            root=root,
-            logs=root / "logs",
+            root=state,
+            logs=state / "logs",
             address=self.address,
             cdi_dirs=tuple(cdi_dirs),
         )

@@ -39,6 +39,7 @@ from drakkar.kube.clock import parse_rfc3339, rfc3339
 RETRY_SECONDS: Final = 10.0
 _SHOW_AFTER: Final = 0.05
 _STARTING: Final = 0.1
+_RETURN_SECONDS: Final = 5.0
 _log = logging.getLogger(__name__)
 
 
@@ -72,6 +73,7 @@ class PodWorker:
         self._verdict = statuses.Verdict()
         self._start_time = (pod.get("status") or {}).get("startTime") or rfc3339(node.clock.now())
         self._set_up = False
+        self._born = node.clock.monotonic()
         self._removed = False
         self._finished = False
         self._kill_at: float | None = None
@@ -189,10 +191,17 @@ class PodWorker:
         try:
             await self.node.claims.prepare(self.pod)
         except DrakkarError as error:
+            if error.reason == "DriverNotRegistered" and self._is_returning():
+                self._retry_at[""] = self.node.clock.monotonic() + 1.0
+                return False
             return self._try_later(
                 "FailedPrepareDynamicResources", f"Failed to prepare dynamic resources: {error.message}"
             )
         return True
+
+    def _is_returning(self) -> bool:
+        """Just after a restart of the kubelet its drivers are on their way back: no reason to alarm anybody yet."""
+        return self.node.claims.uses(self.uid) and self.node.clock.monotonic() - self._born < _RETURN_SECONDS
 
     def _try_later(self, reason: str, message: str) -> bool:
         event(self.node, self.pod, "Warning", reason, message)
@@ -438,14 +447,15 @@ class PodWorker:
             for spec in podspec.containers(self.pod)
             if (found := self._health.container_status(self.pod, spec, self.node.claims))
         }
+        set_up = self._set_up or any(state.running for state in self.states.values())
         status = statuses.pod_status(
             self.pod,
             self.states,
             now=rfc3339(self.node.clock.now()),
-            placement=statuses.Placement(self.node.address, self.pod_ip if self._set_up else ""),
+            placement=statuses.Placement(self.node.address, self.pod_ip if set_up else ""),
             verdict=self._verdict,
             start_time=self._start_time,
-            sandbox_ready=self._set_up,
+            sandbox_ready=set_up,
         )
         if not await self._writer.write(status):
             self.removed()

@@ -66,7 +66,7 @@ class RuncRuntime(BundleRuntime):
         self._version = text.split()[2].partition("+")[0] if len(text.split()) > 2 else ""
         if not mounts.is_mounted(self._scratch):
             mounts.mount_tmpfs(self._scratch)
-            mounts.write_mask(self._scratch / "mask", self._hidden, state=[self.root])
+        mounts.write_mask(self._scratch / "mask", self._hidden, state=[self.root])
         self._extra_mounts = mounts.software_mounts()
         await super().open()
 
