@@ -74,12 +74,11 @@ def main() -> None:
     from drakkar.errors import DrakkarError
 
     try:
-        root(standalone_mode=False)
+        code = root(standalone_mode=False)  # click hands the status of `Exit` back instead of raising it
+        sys.exit(code if isinstance(code, int) else 0)
     except DrakkarError as error:
         _show(error)
         sys.exit(1)
-    except click.exceptions.Exit as done:
-        sys.exit(done.exit_code)
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:
@@ -90,6 +89,24 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
+    except Exception as error:
+        _show_defect(error)
+        sys.exit(70)
+
+
+def _show_defect(error: Exception) -> None:
+    """Something we did not think of: say so in one sentence, keep the traceback for those who want it."""
+    import logging
+    import os
+
+    logging.getLogger("drakkar").critical("a defect", exc_info=error)
+    print(f"drakkar: internal error: {type(error).__name__}: {error}", file=sys.stderr)
+    if os.environ.get("DRAKKAR_DEBUG"):
+        import traceback
+
+        traceback.print_exception(error)
+    else:
+        print("  next: please report it, with what DRAKKAR_DEBUG=1 prints", file=sys.stderr)
 
 
 def _show(error: Any) -> None:
@@ -99,6 +116,8 @@ def _show(error: Any) -> None:
         print(json.dumps({"error": error.to_dict()}), file=sys.stderr)
         return
     print(f"drakkar: {error.message}", file=sys.stderr)
+    if error.subject and error.subject not in error.message:
+        print(f"  about: {error.subject}", file=sys.stderr)
     if error.expected:
         print(f"  expected: {error.expected}", file=sys.stderr)
     if error.next_step:

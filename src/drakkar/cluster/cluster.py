@@ -96,6 +96,7 @@ class Cluster:
         """Return when the API server answers; controllers and scheduler come up behind it."""
         from drakkar.cluster.runtimes.choice import choose_runtime
 
+        await self._end_leftovers()
         certificates = pki.prepare(self.where.data / "pki")
         self._requests = merge_nodes(self._remembered(), self._requests)
         families = catalog.families(request.model for request in self._requests)
@@ -103,6 +104,7 @@ class Cluster:
         self.runtime = choose_runtime(
             self._runtime_name, self.where.data / "runtime", layouts=self._images, hidden=hidden
         )
+        (self.where.data / "runtime.name").write_text(self.runtime.name)
         store = Store(Log(self.where.data / "store")) if self.where.durable else Store()
         self._closing.push_async_callback(store.close)
         keys = await asyncio.to_thread(certificates.wait)
@@ -120,6 +122,19 @@ class Cluster:
         self._write_record()
         self._progress(f"API server at {self.listener.url}")
         await self._start_managers()
+
+    async def _end_leftovers(self) -> None:
+        """End the containers of a cluster of this name that was killed and kept no data, and forget what it had."""
+        from drakkar.cluster.runtimes.choice import choose_runtime
+
+        kept = self.where.data / "runtime.name"
+        if self.where.durable or not kept.exists():
+            return
+        runtime = choose_runtime(kept.read_text(), self.where.data / "runtime")
+        await runtime.open()
+        await runtime.close(kill=True)
+        locations.remove_tree(self.where.data)
+        locations.make_data(self.where.data)
 
     async def start_nodes(self) -> None:
         """Start the nodes asked for, and those that a durable cluster had before."""
