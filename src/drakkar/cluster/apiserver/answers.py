@@ -140,7 +140,7 @@ def table(
         text = f"includeObject: Invalid value: \"{include}\": must be 'Metadata', 'Object', 'None', or empty"
         raise statuses.bad_request(f"Unable to convert to Table as requested: {text}")
     row = call.row
-    if row.stored_as is not None:
+    if row.stored_as is not None and not row.custom:
         row = call.server.registry.get(*row.stored_as, row.plural) or row
     elif call.subresource is not None and row.group == "resource.k8s.io":
         row = _WITHOUT_COLUMNS  # the status of these kinds is served without a printer
@@ -151,6 +151,7 @@ def table(
         include=include,
         list_metadata=metadata,
         watch_rows_only=rows_only,
+        own_columns=row.columns,
     )
     version = call.representation.version
     if version != "v1":

@@ -27,11 +27,12 @@ def from_served(row: ApiResource, value: dict[str, Any]) -> dict[str, Any]:
     if row.stored_as is None:
         return value
     group, version = row.stored_as
+    if row.custom:
+        return {**value, "apiVersion": f"{group}/{version}"}
     if row.kind == "Event":
         return {**_renamed(value, _EVENT_NAMES), "apiVersion": "v1"}
     from drakkar.api.conversion import convert
 
-    del group
     return convert(value, version)
 
 
@@ -39,6 +40,8 @@ def to_served(row: ApiResource, value: dict[str, Any]) -> dict[str, Any]:
     """A stored object → the version of the request. The stored value is not changed."""
     if row.stored_as is None:
         return value
+    if row.custom:
+        return {**value, "apiVersion": row.api_version}
     if row.kind == "Event":
         return {**_renamed(value, _EVENT_NAMES_BACK), "apiVersion": row.api_version}
     from drakkar.api.conversion import convert

@@ -22,6 +22,9 @@ def behaviour(row: ApiResource) -> Kind:
 
 def stored_behaviour(row: ApiResource) -> Kind:
     """The behaviour of a row's kind in the version that is stored: strategies and validation work on that."""
+    own = row.extra.get("stored_behaviour")
+    if isinstance(own, Kind):
+        return own
     if row.stored_as is None:
         return behaviour(row)
     return _built_in(*row.stored_as, row.kind)
@@ -30,6 +33,9 @@ def stored_behaviour(row: ApiResource) -> Kind:
 @lru_cache(maxsize=256)
 def _built_in(group: str, version: str, kind: str) -> Kind:
     found = kind_of(group, version, kind)
-    if found is None:
-        raise LookupError(f"no schema for {group}/{version} {kind}")
+    if found is None:  # kinds that are only kept for others: anything goes in
+        from drakkar.cluster.apiserver.custom.kind import CustomKind
+
+        anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        return CustomKind(group, version, kind, anything, namespaced=False, status=True)
     return found

@@ -7,9 +7,9 @@ kind's name. Custom resources add rows at run time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 STATUS_VERBS: Final = ("get", "patch", "update")
@@ -56,6 +56,7 @@ class ApiResource:
     singular_name: str = ""
     stored_as: tuple[str, str] | None = None
     custom: bool = False
+    columns: tuple[Mapping[str, Any], ...] = field(default=(), compare=False, hash=False)
     extra: dict[str, object] = field(default_factory=dict, compare=False, hash=False)
 
     @property

@@ -20,6 +20,7 @@ from drakkar.cluster.apiserver.answers import encode
 from drakkar.cluster.apiserver.authorization import Attributes, Authorizer
 from drakkar.cluster.apiserver.bootstrap import bootstrap
 from drakkar.cluster.apiserver.calls import Answer, Call
+from drakkar.cluster.apiserver.custom import CustomResources
 from drakkar.cluster.apiserver.discovery import Discovery
 from drakkar.cluster.apiserver.identities import Tokens, User, authenticate, impersonation
 from drakkar.cluster.apiserver.negotiation import CUSTOM_TYPES, JSON, OBJECT_TYPES, negotiate
@@ -87,6 +88,7 @@ class ApiServer:
         self._nodes: dict[str, NodeStreams] = {}
         bootstrap(store, self.clock.now())
         store.open()
+        self.custom = CustomResources(self)
 
     def loop_time(self) -> float:
         """The event loop's clock, which time-outs of watches are measured with."""

@@ -8,6 +8,7 @@ answers a write only then. Optimistic concurrency is the caller's: it compares
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from drakkar.cluster.store.changes import ADDED, DELETED, MODIFIED, Change, StoredObject
@@ -16,13 +17,17 @@ from drakkar.cluster.store.log import Log
 
 
 class Store:
-    """Objects by collection name (``pods``, ``resourceclaims.resource.k8s.io``) and key (``namespace/name``)."""
+    """Objects by collection name (``pods``, ``resourceclaims.resource.k8s.io``) and key (``namespace/name``).
+
+    `observer` hears the collection of every write, after it.
+    """
 
     def __init__(self, log: Log | None = None) -> None:
         self._log = log
         self._collections: dict[str, Collection] = {}
         self._version = 1
         self._floor = 1
+        self.observer: Callable[[str], None] = _nobody
         if log is not None:
             self._load(log)
 
@@ -80,6 +85,7 @@ class Store:
         collection.apply(Change(type_, stored, previous))
         if self._log is not None:
             self._log.append(collection.name, key, version, None if type_ == DELETED else stored.raw)
+        self.observer(collection.name)
         return stored
 
     async def durable(self, version: int) -> None:
@@ -97,3 +103,7 @@ class Store:
         self._version = self._floor = max(log.version, 1)
         for name, stored in log.objects():
             self.collection(name).load(stored)
+
+
+def _nobody(collection: str) -> None:
+    del collection

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from drakkar.cluster.apiserver import answers, statuses
 from drakkar.cluster.apiserver.bodies import media_type, object_body, plain_body, private
@@ -21,7 +22,7 @@ ROW = ApiResource("autoscaling", "v1", "scales", "Scale")
 
 def get(call: Call) -> Answer:
     """The Scale of the object."""
-    return answers.value(call, scale_of(call.stored().value))
+    return answers.value(call, scale_of(call.stored().value, _paths(call)))
 
 
 async def update(call: Call) -> Answer:
@@ -40,7 +41,7 @@ async def patch(call: Call) -> Answer:
     form = media_type(call)
     if form not in PATCH_TYPES:
         raise statuses.unsupported_patch()
-    scale = scale_of(call.stored().value)
+    scale = scale_of(call.stored().value, _paths(call))
     body = bytes(call.body) if isinstance(call.body, bytes | bytearray) else private(call.body)
     if form == APPLY:  # an applied Scale has one field that can be owned: merging says the same
         body, form = plain_body(call, YAML), MERGE
@@ -64,23 +65,54 @@ async def _set(call: Call, scale: Value) -> Answer:
     obj = private(existing.value)
     if version:
         obj["metadata"]["resourceVersion"] = version
-    obj.setdefault("spec", {})["replicas"] = replicas
+    *parents, last = _keys(_paths(call)["specReplicasPath"])
+    place = obj
+    for key in parents:
+        place = place.setdefault(key, {})
+    place[last] = replicas
     # A scale writes the spec: the kind's strategy sees an ordinary update, managed fields the subresource.
     stored = await replace(call, existing, obj)
-    return answers.value(call, scale_of(stored.value))
+    return answers.value(call, scale_of(stored.value, _paths(call)))
 
 
-def scale_of(obj: Value) -> Value:
-    """The Scale of a Deployment, ReplicaSet, StatefulSet or ReplicationController."""
-    metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+_BUILT_IN: Final = {
+    "specReplicasPath": ".spec.replicas",
+    "statusReplicasPath": ".status.replicas",
+    "labelSelectorPath": ".spec.selector",
+}
+
+
+def _paths(call: Call) -> dict[str, str]:
+    """Where the kind keeps its numbers; a custom resource says so in its definition."""
+    own = call.row.extra.get("scale")
+    return {str(key): str(path) for key, path in own.items()} if isinstance(own, dict) else _BUILT_IN
+
+
+def _keys(path: str) -> list[str]:
+    return path.strip(".").split(".")
+
+
+def _at(obj: Value, path: str) -> Any:
+    found: Any = obj
+    for key in _keys(path):
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
+def scale_of(obj: Value, paths: Mapping[str, str] = _BUILT_IN) -> Value:
+    """The Scale of a Deployment, ReplicaSet, StatefulSet, ReplicationController or custom resource."""
+    metadata = obj["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    shown: Value = {"replicas": status.get("replicas") or 0}
-    selector = spec.get("selector")
-    if selector:
+    shown: Value = {"replicas": _at(obj, paths["statusReplicasPath"]) or 0}
+    selector = _at(obj, paths["labelSelectorPath"]) if "labelSelectorPath" in paths else None
+    if isinstance(selector, str):
+        shown["selector"] = selector
+    elif selector:
         known = "matchLabels" in selector or "matchExpressions" in selector
         parsed = LabelSelector.from_object(selector) if known else LabelSelector.from_labels(selector)
         shown["selector"] = str(parsed)
-    wanted = {"replicas": spec["replicas"]} if spec.get("replicas") else {}
+    replicas = _at(obj, paths["specReplicasPath"])
+    wanted = {"replicas": replicas} if replicas else {}
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",

@@ -1,0 +1,181 @@
+"""Validation of custom resources against their schema, in the words of `k8s.io/kube-openapi/pkg/validation`.
+
+Value rules only: types, limits, patterns, enumerations, required fields and the combinators. CEL rules
+(`x-kubernetes-validations`) are stored and served but not evaluated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final
+
+from drakkar.api.fields import FieldError, invalid, not_supported, required
+
+Schema = dict[str, Any]
+
+_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+}
+
+
+def check(value: Any, schema: Schema, path: str = "", *, root: bool = False) -> Iterator[FieldError]:
+    """Everything in `value` that the schema does not allow."""
+    if value is None and schema.get("nullable"):
+        return
+    wanted = schema.get("type", "")
+    if schema.get("x-kubernetes-int-or-string"):
+        if not isinstance(value, int | str) or isinstance(value, bool):
+            yield _mistyped(value, path, "integer,string")
+            return
+    elif wanted and not _is(value, wanted):
+        yield _mistyped(value, path, wanted)
+        return
+    if schema.get("enum") and value not in schema["enum"]:
+        yield not_supported(path, value, [_plain(one) for one in schema["enum"]])
+    if isinstance(value, dict):
+        yield from _object(value, schema, path, root=root)
+    elif isinstance(value, list):
+        yield from _array(value, schema, path)
+    elif isinstance(value, str):
+        yield from _string(value, schema, path)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield from _number(value, schema, path)
+    yield from _combined(value, schema, path)
+
+
+def _is(value: Any, wanted: str) -> bool:
+    if isinstance(value, bool):
+        return wanted == "boolean"
+    if wanted == "integer" and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, _TYPES.get(wanted, (object,)))
+
+
+def _mistyped(value: Any, path: str, wanted: str) -> FieldError:
+    shown = _name(value)
+    return invalid(path or "<nil>", shown, f'{path or "<nil>"} in body must be of type {wanted}: "{shown}"')
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    for name, kinds in _TYPES.items():
+        if isinstance(value, kinds):
+            return name
+    return "null"
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else str(value)
+
+
+def _object(value: dict[str, Any], schema: Schema, path: str, *, root: bool) -> Iterator[FieldError]:
+    properties: Schema = schema.get("properties") or {}
+    for name in schema.get("required") or ():
+        if name not in value:
+            yield required(_at(path, name), "")
+    extra = schema.get("additionalProperties")
+    for key, part in value.items():
+        if root and key in ("apiVersion", "kind", "metadata"):
+            continue
+        inner = properties.get(key, extra)
+        if isinstance(inner, dict):
+            yield from check(part, inner, _at(path, key))
+    size = len(value)
+    if size < schema.get("minProperties", 0):
+        yield invalid(path, size, f"{path} in body should have at least {schema['minProperties']} properties")
+    if "maxProperties" in schema and size > schema["maxProperties"]:
+        yield FieldError("FieldValueTooMany", path, f"must have at most {schema['maxProperties']} items", size)
+
+
+def _array(value: list[Any], schema: Schema, path: str) -> Iterator[FieldError]:
+    items = schema.get("items")
+    if isinstance(items, dict):
+        for index, item in enumerate(value):
+            yield from check(item, items, f"{path}[{index}]")
+    size = len(value)
+    if size < schema.get("minItems", 0):
+        yield invalid(path, size, f"{path} in body should have at least {schema['minItems']} items")
+    if "maxItems" in schema and size > schema["maxItems"]:
+        yield FieldError("FieldValueTooMany", path, f"must have at most {schema['maxItems']} items", size)
+    kind = schema.get("x-kubernetes-list-type")
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    seen: list[Any] = []
+    for index, item in enumerate(value):
+        if kind == "set":
+            identity: Any = item
+        elif kind == "map" and isinstance(item, dict):
+            identity = {key: item[key] for key in keys if key in item}
+        else:
+            continue
+        if identity in seen:
+            yield FieldError("FieldValueDuplicate", f"{path}[{index}]", "", identity)
+        seen.append(identity)
+
+
+def _string(value: str, schema: Schema, path: str) -> Iterator[FieldError]:
+    if len(value) < schema.get("minLength", 0):
+        yield invalid(path, value, f"{path} in body should be at least {schema['minLength']} chars long")
+    if "maxLength" in schema and len(value) > schema["maxLength"]:
+        yield FieldError("FieldValueTooLong", path, f"may not be more than {schema['maxLength']} bytes")
+    if "pattern" in schema and not _matches(schema["pattern"], value):
+        yield invalid(path, value, f"{path} in body should match '{schema['pattern']}'")
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> Any:
+    import re2  # RE2 as in Go: linear time, so that a pattern cannot be used to stall the server
+
+    try:
+        return re2.compile(pattern)
+    except re2.error:
+        return None
+
+
+def _matches(pattern: str, value: str) -> bool:
+    compiled = _compiled(pattern)
+    return compiled is None or compiled.search(value) is not None
+
+
+def _number(value: float, schema: Schema, path: str) -> Iterator[FieldError]:
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if low is not None and (value < low or (schema.get("exclusiveMinimum") and value == low)):
+        than = "greater than" if schema.get("exclusiveMinimum") else "greater than or equal to"
+        yield invalid(path, value, f"{path} in body should be {than} {low}")
+    if high is not None and (value > high or (schema.get("exclusiveMaximum") and value == high)):
+        than = "less than" if schema.get("exclusiveMaximum") else "less than or equal to"
+        yield invalid(path, value, f"{path} in body should be {than} {high}")
+    step = schema.get("multipleOf")
+    if step and abs(value / step - round(value / step)) > 1e-9:
+        yield invalid(path, value, f"{path} in body should be a multiple of {step}")
+
+
+def _combined(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
+    for part in schema.get("allOf") or ():
+        yield from check(value, part, path)
+    if schema.get("anyOf") and not any(_fits(value, part, path) for part in schema["anyOf"]):
+        yield invalid(path, "", f'"{path}" must validate at least one schema (anyOf)')
+    if schema.get("oneOf") and sum(_fits(value, part, path) for part in schema["oneOf"]) != 1:
+        yield invalid(path, "", f'"{path}" must validate one and only one schema (oneOf)')
+    if schema.get("not") and _fits(value, schema["not"], path):
+        yield invalid(path, "", f'"{path}" must not validate the schema (not)')
+
+
+def _fits(value: Any, schema: Schema, path: str) -> bool:
+    return next(check(value, schema, path), None) is None
+
+
+_SIMPLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+
+def _at(path: str, key: str) -> str:
+    if not path:
+        return key
+    return f"{path}.{key}" if _SIMPLE.fullmatch(key) else f"{path}[{key}]"
