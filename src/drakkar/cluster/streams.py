@@ -35,7 +35,7 @@ class ExecSession(Protocol):
         """(channel, bytes) until every stream has ended; with a terminal all output is on channel STDOUT."""
 
     async def wait(self) -> int:
-        """The exit code (128 + signal number if a signal ended it), once the process has ended."""
+        """The exit code (128 + signal number if a signal ended it), once the process has ended; 0 for `attach`."""
 
     async def close(self) -> None:
         """Kill the process if it still runs and release everything; calling it twice is fine."""

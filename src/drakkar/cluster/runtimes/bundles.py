@@ -171,12 +171,9 @@ class BundleRuntime:
                 os.close(container.stdin)
                 container.stdin = -1
 
-        async def code() -> int:
-            return (await asyncio.shield(end)).code
-
         return AttachSession(
             log.listen,
-            lambda: asyncio.ensure_future(code()),
+            lambda: asyncio.shield(end),
             stdin=container.stdin if stdin else -1,
             terminal=container.terminal,
             on_stdin_closed=close_stdin,

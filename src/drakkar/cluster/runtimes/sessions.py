@@ -15,8 +15,8 @@ import signal
 import struct
 import termios
 import tty
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Final
 
 from drakkar.cluster.runtimes.children import Child, readable, writable
 from drakkar.cluster.streams import STDOUT
@@ -128,12 +128,15 @@ class ProcessSession:
 
 
 class AttachSession:
-    """Joined to a running container: hears its output, may write to its input, leaves it running."""
+    """Joined to a running container: hears its output, may write to its input, leaves it running.
+
+    As with the kubelet, the end of the container ends the session with success: its exit code is in the pod's status.
+    """
 
     def __init__(
         self,
         listen: Callable[[Callable[[int, bytes], None]], Callable[[], None]],
-        end: Callable[[], asyncio.Future[int]],
+        end: Callable[[], Awaitable[Any]],
         *,
         stdin: int = -1,
         terminal: int = -1,
@@ -174,7 +177,8 @@ class AttachSession:
             yield channel, data
 
     async def wait(self) -> int:
-        return await asyncio.shield(self._end())
+        await self._end()
+        return 0
 
     async def close(self) -> None:
         self._leave()
