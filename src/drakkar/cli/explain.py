@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from drakkar.cli.options import connection, emit, output
+
+if TYPE_CHECKING:
+    from drakkar.evidence.snapshot import Snapshot
 
 
 @click.command("explain")
@@ -22,7 +26,11 @@ def command(target: str, kubeconfig: Path | None, context: str, namespace: str, 
     from drakkar.diagnosis.explain import explain
     from drakkar.diagnosis.render import text
 
-    verdict = asyncio.run(_explain(target, kubeconfig, context, namespace, explain))
+    snapshot, here = asyncio.run(_take(kubeconfig, context))
+    kind, slash, name = target.partition("/")
+    if slash and "/" not in name:
+        target = f"{kind}/{namespace or here}/{name}"
+    verdict = explain(snapshot, target)
     if output == "text":
         click.echo(text(verdict))
     else:
@@ -30,16 +38,13 @@ def command(target: str, kubeconfig: Path | None, context: str, namespace: str, 
     raise click.exceptions.Exit(0 if verdict.healthy else 1)
 
 
-async def _explain(target, kubeconfig, context, namespace, explain):  # type: ignore[no-untyped-def]
+async def _take(kubeconfig: Path | None, context: str) -> tuple[Snapshot, str]:
+    """The objects as they are now, and the namespace of the context."""
     from drakkar.cli.clients import connect
-    from drakkar.evidence.snapshot import take
+    from drakkar.evidence.take import take
 
-    client, where = connect(kubeconfig, context)
+    client, connection = connect(kubeconfig, context)
     try:
-        snapshot = await take(client)
+        return await take(client), connection.namespace
     finally:
         await client.close()
-    kind, slash, name = target.partition("/")
-    if slash and "/" not in name:
-        target = f"{kind}/{namespace or where.namespace}/{name}"
-    return explain(snapshot, target)

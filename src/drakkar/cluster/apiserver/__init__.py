@@ -1,0 +1,1 @@
+"""The API server: routing, verbs, subresources, authentication and admission over the store."""
