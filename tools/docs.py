@@ -6,8 +6,8 @@ A block fenced as ``console`` is a session: lines that begin with ``$ `` are com
 lines below are what they print. Blocks of one file share a shell, a working directory (a fresh copy of the clone) and
 its environment. In the expected output ``...`` at the end of a line or alone on one stands for anything, ``<…>`` in
 angle brackets for any one word; runs of blanks count as one. ``# exit 1`` behind a command says that it must fail so.
-`kubectl get` and `kubectl logs` may be looked at for
-five seconds until they show what the page shows. Blocks fenced otherwise are not run. With ``--user`` the blocks run as that user, in a copy of the clone of its own.
+`kubectl get` and `kubectl logs` may be looked at for five seconds until they show what the page shows. Blocks fenced
+otherwise are not run. With ``--user`` the blocks run as that user, in a copy of the clone of its own.
 """
 
 from __future__ import annotations
