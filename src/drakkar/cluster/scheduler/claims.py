@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from drakkar.allocation import Allocation, AllocationError, Features, Refusal, allocate
+from drakkar.allocation import Allocation, AllocationError, Features, Pod, Refusal
 from drakkar.cluster.scheduler.devices import DeviceState
 from drakkar.scheduling.extended_resources import (
     IN_MEMORY_NAME,
@@ -52,13 +52,15 @@ class ClaimDemand:
     """A pod's claims at the start of an attempt.
 
     `fixed` are allocated claims with the node selector of their allocation, `open` those that still need devices.
-    `special` is a claim for extended resources that an earlier attempt made; it is among them.
+    `special` is a claim for extended resources that an earlier attempt made; it is among them. `asked` is the open
+    claims made ready for the allocator, once for all nodes.
     """
 
     fixed: list[tuple[Object, NodeSelector | None]] = field(default_factory=list)
     open: list[Object] = field(default_factory=list)
     device_backed: frozenset[str] = frozenset()
     special: Object | None = None
+    asked: Pod | None = None
 
     @property
     def prioritised(self) -> bool:
@@ -143,14 +145,7 @@ def devices_on(
     if not claims:
         return found
     try:
-        outcome = allocate(
-            devices.state,
-            claims,
-            node.node or {},
-            features=_FEATURES,
-            deadline=limit.deadline if limit else None,
-            now=limit.now if limit else None,
-        )
+        outcome = _prepared(demand, claims, devices, limit).on(node.node or {})
     except AllocationError as error:
         if error.node_only:
             return Rejection((error.message,), PLUGIN)
@@ -159,6 +154,22 @@ def devices_on(
     if isinstance(outcome, Refusal):
         return Rejection((CANNOT_ALLOCATE,), PLUGIN, detail=outcome)
     return _sorted_out(found, demand, outcome)
+
+
+def _prepared(demand: ClaimDemand, claims: list[Object], devices: DeviceState, limit: Limit | None) -> Pod:
+    """The claims made ready; kept for the next node unless the node itself decides what is asked."""
+    if demand.asked is not None and len(claims) == len(demand.open):
+        return demand.asked
+    asked = Pod(
+        devices.state,
+        claims,
+        features=_FEATURES,
+        deadline=limit.deadline if limit else None,
+        now=limit.now if limit else None,
+    )
+    if len(claims) == len(demand.open):
+        demand.asked = asked
+    return asked
 
 
 def _include(reference: ClaimReference, pod: PodFacts, demand: ClaimDemand, devices: DeviceState) -> Rejection | None:
