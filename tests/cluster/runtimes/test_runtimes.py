@@ -230,6 +230,22 @@ def test_delete_removes_every_trace_but_the_log(kind: type[Any]) -> None:
     bench(kind, test)
 
 
+@BOTH
+def test_a_released_container_keeps_its_description_only(kind: type[Any]) -> None:
+    async def test(b: Bench) -> None:
+        container = await b.start("true", annotations={"name": "c"})
+        await b.runtime.wait(container)
+        for _ in range(2):
+            await b.runtime.release(container)
+        record = b.runtime.containers()[0]
+        assert json.loads((record.bundle / "config.json").read_text())["annotations"] == {"name": "c"}
+        assert not (record.bundle / "rootfs").exists()
+        await b.runtime.delete(container)
+        assert not record.bundle.exists()
+
+    bench(kind, test)
+
+
 def test_a_process_says_what_it_could_not_apply() -> None:
     async def test(b: Bench) -> None:
         edits = {

@@ -384,7 +384,9 @@ class PodWorker:
         unprepared = await self._unprepare()
         if (self.pod.get("status") or {}).get("phase") not in statuses.TERMINAL:
             await self._publish()
-        await self._forget_containers()
+        for state in self.states.values():
+            if state.id:
+                await self.node.runtime.release(state.id)
         return None if unprepared else RETRY_SECONDS
 
     async def _terminate(self) -> float | None:
@@ -395,7 +397,9 @@ class PodWorker:
             await self._publish()
             return RETRY_SECONDS
         await self._publish()
-        await self._forget_containers()
+        for state in self.states.values():
+            if state.id:
+                await self.node.runtime.delete(state.id)
         await asyncio.to_thread(self._remove_files)
         if not self._removed:
             await self._writer.delete()
@@ -426,11 +430,6 @@ class PodWorker:
             _log.info("pod %s: %s", podspec.key(self.pod), error.message)
             return False
         return True
-
-    async def _forget_containers(self) -> None:
-        for state in self.states.values():
-            if state.id:
-                await self.node.runtime.delete(state.id)
 
     def _remove_files(self) -> None:
         shutil.rmtree(self.node.root / "pods" / self.uid, ignore_errors=True)

@@ -149,6 +149,11 @@ class BundleRuntime:
             container.killed_by = signal
             self._signal(container, signal)
 
+    async def release(self, container_id: str) -> None:
+        container = self._containers.get(container_id)
+        if container is not None and container.record.exit is not None:
+            await self._release(container.bundle)
+
     async def delete(self, container_id: str) -> None:
         container = self._containers.get(container_id)
         if container is None:
@@ -201,8 +206,13 @@ class BundleRuntime:
         """Take over a container that an earlier process left behind."""
         raise NotImplementedError
 
+    async def _release(self, bundle: Path) -> None:
+        """Remove the root file system of a container that does not run; may be repeated."""
+        await asyncio.to_thread(shutil.rmtree, bundle / "rootfs", True)
+
     async def _remove(self, bundle: Path) -> None:
         """Remove a bundle of a container that does not run."""
+        await self._release(bundle)
         await asyncio.to_thread(shutil.rmtree, bundle, True)
 
     def _signal(self, container: Container, number: int) -> None:

@@ -151,12 +151,15 @@ class RuncRuntime(BundleRuntime):
             container.stdin = os.open(container.bundle / "stdin", os.O_RDWR | os.O_NONBLOCK)
         self._supervise(container, container.supervisor)
 
-    async def _remove(self, bundle: Path) -> None:
-        mounts.unmount(bundle / "rootfs")
+    async def _release(self, bundle: Path) -> None:
         if (self.root / "runc" / bundle.name).exists():
             await run([*self._runc, "delete", "--force", bundle.name])
+        mounts.unmount(bundle / "rootfs")
+        if mounts.is_mounted(bundle / "rootfs"):
+            # Never look into it then: below lie the host's own files.
+            raise DrakkarError("the root file system is still mounted", reason="MountBusy", subject=str(bundle))
         await asyncio.to_thread(shutil.rmtree, self._scratch / bundle.name, True)
-        await super()._remove(bundle)
+        await super()._release(bundle)
 
     def _resized(self, container: Container) -> None:
         # The shell is the leader of the group; runc asks its terminal for the size when it gets this signal.

@@ -161,6 +161,9 @@ class Runtime(Protocol):
     async def kill(self, container_id: str, signal: int) -> None:
         """Send a signal to the first process; nothing happens if it has ended."""
 
+    async def release(self, container_id: str) -> None:
+        """Free what only a running container needs (its root file system); what describes it stays, as evidence."""
+
     async def delete(self, container_id: str) -> None:
         """Kill it if it still runs and remove every trace but the log."""
 
