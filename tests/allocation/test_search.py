@@ -27,8 +27,8 @@ def attempt(case, *, cut: bool):
             [world.shape(item) for item in case["claims"]],
             key="plan",
             label=lambda number: case["claims"][number]["metadata"]["name"],
-            selector=world.selector,
-            features=features,
+            answers=world.answers,
+            shared={},
             deadline=None,
         )
         search = Search(view, plan, world, lambda number: "claim", lambda: next(calls, None) is None)

@@ -125,8 +125,8 @@ class Pod:
             self.shapes,
             key=self.key,
             label=self._label,
-            selector=self.world.selector,
-            features=self.features,
+            answers=self.world.answers,
+            shared=self.world.plans,
             deadline=self.expired,
         )
 

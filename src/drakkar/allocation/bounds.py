@@ -84,7 +84,7 @@ def affordable(search: Search, rest: int) -> int:
     found = rest & ~view.consuming
     bits = rest & view.consuming
     free = view.shareable & search.shared
-    left, over, guards, vectors, part_of = search.left, search.over, view.guards, view.vectors, view.part_of
+    left, over, guards, part_of = search.left, search.over, view.guards, view.part_of
     while bits:
         bit = bits & -bits
         bits ^= bit
@@ -92,7 +92,7 @@ def affordable(search: Search, rest: int) -> int:
         if free & bit or (view.shareable & bit and device in search.shares):
             found |= bit
             continue
-        part, vector = part_of[device], vectors[device]
+        part, vector = part_of[device], view.vector(device)
         if vector is None or over[part]:
             continue
         guard = guards[part]
@@ -107,7 +107,9 @@ def twins(search: Search, device: int) -> int:
         return 0
     if search.plan.twins is None:
         search.plan.twins = _twins(search)
-    found = search.plan.twins.get(device, 0)
+    if search.shared >> device & 1:
+        return 0
+    found = search.plan.twins.get(device, 0) & ~search.shared
     # For admin access a device in use is no twin of a free one, which others may need.
     return found & search.in_use if search.in_use >> device & 1 else found & ~search.in_use
 
@@ -124,14 +126,14 @@ def _twins(search: Search) -> dict[int, int]:
         return {}
     classes: dict[Hashable, int] = {}
     identities: dict[int, Hashable] = {}
-    for device in range(len(view.devices)):
+    for device in range(view.size):
         bit = 1 << device
-        if view.shareable & bit or search.shared & bit:
+        if view.shareable & bit:
             continue
         identity: Hashable = (
             tuple((ask.ok >> device & 1, ask.blocked >> device & 1) for ask in asks),
             tuple(constraint.index.values.get(device) for constraint in constraints),
-            (view.part_of[device], view.vectors[device]) if view.consuming & bit else None,
+            (view.part_of[device], view.vector(device)) if view.consuming & bit else None,
             str(view.devices[device].raw.get("consumesCounters")) if search.features.compatibility_groups else "",
         )
         identities[device] = identity

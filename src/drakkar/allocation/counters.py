@@ -2,19 +2,19 @@
 
 A pool's counters lie side by side in one integer, each in a field wide enough for its total plus one guard bit. What a
 device consumes is the same layout, so "every counter of every set has enough left" is one subtraction and one mask.
-Amounts are exact: whole numbers of the largest unit that all quantities of the pool are multiples of.
+Amounts are exact, in billionths. What a single device consumes is worked out when it is first tried.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import gcd
 from typing import Any, NamedTuple
 
 from drakkar.allocation.slices import SliceRecord
 from drakkar.allocation.units import billionths, text
 from drakkar.kube.quantity import Quantity
 
+Field = tuple[str, str]  # counter set and counter
 GroupState = Mapping[tuple[int, str], frozenset[str]]
 
 
@@ -37,14 +37,12 @@ def problem_in_counters(slices: Sequence[SliceRecord]) -> str:
                 return f"counter set {name} is published twice"
             sets[name] = counter_set.get("counters") or {}
     for record in slices:
-        for raw in record.raw_devices:
-            for consumed in raw.get("consumesCounters") or ():
-                name = consumed.get("counterSet", "")
-                if name not in sets:
-                    return f"device {raw['name']} consumes counters of the unknown set {name}"
-                for counter in consumed.get("counters") or {}:
-                    if counter not in sets[name]:
-                        return f"device {raw['name']} consumes the unknown counter {counter} of set {name}"
+        for name, counters in record.references.items():
+            if name not in sets:
+                return f"slice {record.name} refers to the unknown counter set {name}"
+            for counter in counters:
+                if counter not in sets[name]:
+                    return f"slice {record.name} refers to the unknown counter {counter} of set {name}"
     return ""
 
 
@@ -52,59 +50,55 @@ class CounterLedger:
     """What is left of a pool's counters, given the devices in use."""
 
     def __init__(self, slices: Sequence[SliceRecord]) -> None:
-        units: dict[tuple[str, str], int] = {}
-        self._published: dict[tuple[str, str], Any] = {}
+        units: dict[Field, int] = {}
+        self._published: dict[Field, Any] = {}
         for record in slices:
             for counter_set in record.counter_sets:
                 for counter, value in (counter_set.get("counters") or {}).items():
                     units[(counter_set.get("name", ""), counter)] = billionths(value.get("value"))
                     self._published[(counter_set.get("name", ""), counter)] = value.get("value")
-        wants: dict[str, dict[tuple[str, str], int]] = {}
+        self._consumers: dict[str, list[Mapping[str, Any]]] = {}
         for record in slices:
-            for raw in record.raw_devices:
-                if raw.get("consumesCounters"):
-                    _add_consumption(wants.setdefault(raw["name"], {}), raw["consumesCounters"])
-        # Most amounts are whole; what they all have in common need not be carried through every subtraction.
-        self._unit = gcd(*units.values(), *(amount for want in wants.values() for amount in want.values())) or 1
-        debts: dict[tuple[str, str], int] = {}
-        if self._unit != 1:
-            units = {field: amount // self._unit for field, amount in units.items()}
-            for want in wants.values():
-                for field, amount in want.items():
-                    want[field] = amount // self._unit
-        for want in wants.values():
-            for field, amount in want.items():
-                if amount < 0:
-                    debts[field] = debts.get(field, 0) - amount
-        self._offsets: dict[tuple[str, str], int] = {}
+            if record.consuming:
+                for raw in record.raw_devices:
+                    if raw.get("consumesCounters"):
+                        self._consumers.setdefault(raw["name"], []).extend(raw["consumesCounters"])
+        debts: dict[Field, int] = {}
+        if any(record.debts for record in slices):
+            for name in self._consumers:
+                for field, amount in self._want(name).items():
+                    debts[field] = debts.get(field, 0) - min(amount, 0)
+        self._offsets: dict[Field, int] = {}
         self.guard = 0
         offset = 0
         for field, total in units.items():
             self._offsets[field] = offset
             offset += (abs(total) + debts.get(field, 0)).bit_length() + 1
             self.guard |= 1 << (offset - 1)
-        self._left = units
-        self._wants = wants
-        # A device that wants more than there is in total never fits, and its field would not either.
-        self.vectors: dict[str, int | None] = {
-            name: self._packed(want) if all(amount <= max(units[field], 0) for field, amount in want.items()) else None
-            for name, want in wants.items()
-        }
+        self._totals = units
+        self._left = dict(units)
         self.left = self._packed(units)
         self._negative = sum(1 for amount in units.values() if amount < 0)
         self._in_use: dict[str, bool] = {}
 
     def consumes(self, device: str) -> bool:
         """Whether the device takes anything from the counters, be it zero."""
-        return device in self._wants
+        return device in self._consumers
+
+    def vector(self, device: str) -> int | None:
+        """What a device takes, packed like `left`; None if that is more than there is in total."""
+        want = self._want(device)
+        # Such a device never fits, and its field would not either.
+        if any(amount > max(self._totals[field], 0) for field, amount in want.items()):
+            return None
+        return self._packed(want)
 
     def set_in_use(self, device: str, in_use: bool) -> None:
         """Subtract what a device consumes, or give it back."""
-        want = self._wants.get(device)
-        if want is None or self._in_use.get(device, False) == in_use:
+        if device not in self._consumers or self._in_use.get(device, False) == in_use:
             return
         self._in_use[device] = in_use
-        for field, amount in want.items():
+        for field, amount in self._want(device).items():
             before = self._left[field]
             after = before - amount if in_use else before + amount
             self._left[field] = after
@@ -122,9 +116,8 @@ class CounterLedger:
 
     def shortages(self, device: str, left: int | None = None) -> list[Shortage]:
         """The counters that do not suffice for a device, given what is left (now, or as packed in `left`)."""
-        want = self._wants.get(device, {})
         found = []
-        for field, amount in want.items():
+        for field, amount in self._want(device).items():
             available = self._left[field] if left is None else self._unpacked(field, left)
             if amount > available:
                 found.append(Shortage(field[0], field[1], self._text(field, amount), self._text(field, available)))
@@ -134,18 +127,28 @@ class CounterLedger:
                     found.append(Shortage(field[0], field[1], "0", self._text(field, available)))
         return found
 
-    def _unpacked(self, field: tuple[str, str], left: int) -> int:
+    def _want(self, device: str) -> dict[Field, int]:
+        """What a device consumes of each counter, in billionths."""
+        want: dict[Field, int] = {}
+        for entry in self._consumers.get(device, ()):
+            name = entry.get("counterSet", "")
+            for counter, value in (entry.get("counters") or {}).items():
+                field = (name, counter)
+                want[field] = want.get(field, 0) + billionths(value.get("value"))
+        return want
+
+    def _unpacked(self, field: Field, left: int) -> int:
         offset = self._offsets[field]
         rest = (left | self.guard) >> offset
         width = ((self.guard >> offset) & -(self.guard >> offset)).bit_length() - 1
         return rest & ((1 << width) - 1)
 
-    def _packed(self, amounts: Mapping[tuple[str, str], int]) -> int:
+    def _packed(self, amounts: Mapping[Field, int]) -> int:
         return sum(amount << self._offsets[field] for field, amount in amounts.items())
 
-    def _text(self, field: tuple[str, str], amount: int) -> str:
+    def _text(self, field: Field, amount: int) -> str:
         form = Quantity.from_json(self._published[field]).format
-        return text(amount * self._unit, form)
+        return text(amount, form)
 
 
 def compatible(part: int, state: GroupState, consumes: Iterable[Mapping[str, Any]]) -> GroupState | None:
@@ -164,11 +167,3 @@ def compatible(part: int, state: GroupState, consumes: Iterable[Mapping[str, Any
             return None
         after[name] = common
     return after
-
-
-def _add_consumption(want: dict[tuple[str, str], int], entries: Iterable[Mapping[str, Any]]) -> None:
-    for entry in entries:
-        name = entry.get("counterSet", "")
-        for counter, value in (entry.get("counters") or {}).items():
-            field = (name, counter)
-            want[field] = want.get(field, 0) + billionths(value.get("value"))

@@ -12,13 +12,14 @@ from typing import Any, Final, NamedTuple
 
 from drakkar.allocation.capacity import Amounts
 from drakkar.allocation.constraints import AttributeBits, Narrowing, attribute_bits, start_of
+from drakkar.allocation.contents import columns
 from drakkar.allocation.errors import AllocationError
-from drakkar.allocation.features import Features
 from drakkar.allocation.pools import INVALID, NodeView
+from drakkar.allocation.reads import Read
 from drakkar.allocation.requests import MATCH, Ask, ClaimShape, Constraint, limit_problem
-from drakkar.allocation.selection import Deadline, Failure, Fit, Selector, fit_of_view
+from drakkar.allocation.selection import Answers, Deadline, Failure, Fit, fit_of_view, reads_of_ask
 
-_PLAN_LIMIT: Final = 256
+_PLAN_LIMIT: Final = 1024
 
 
 class Chosen(NamedTuple):
@@ -34,7 +35,6 @@ class AskPlan:
     """One exact request or alternative with its devices."""
 
     __slots__ = (
-        "amounts",
         "ask",
         "blocked",
         "checked",
@@ -57,7 +57,6 @@ class AskPlan:
         self.devices = devices  # mode All: exactly these, in this order
         self.size = ask.count if devices is None else len(devices)
         self.constraints = ask.constraints
-        self.amounts: dict[int, Amounts] = {}  # by device, as they are asked for
         self.computed = bool(ask.derived) and bool(ask.constraints)
 
 
@@ -154,19 +153,63 @@ def plan_for(
     *,
     key: Any,
     label: Callable[[int], str],
-    selector: Callable[[str], Selector],
-    features: Features,
+    answers: Answers,
+    shared: dict[Any, Plan],
     deadline: Deadline,
 ) -> Plan:
-    """The plan for claims of these shapes, kept under `key`; raises what upstream finds wrong with them first."""
-    claims = [
-        _claim_plan(view, shape, label=label(number), selector=selector, features=features, deadline=deadline)
-        for number, shape in enumerate(shapes)
-    ]
+    """The plan for claims of these shapes, kept under `key`; raises what upstream finds wrong with them first.
+
+    Nodes whose devices agree in everything that the claims look at share one plan by way of `shared`.
+    """
+    common = _content(view, shapes, key, answers)
+    plan = shared.get(common) if common is not None else None
+    if plan is None:
+        claims = [
+            _claim_plan(view, shape, label=label(number), answers=answers, deadline=deadline)
+            for number, shape in enumerate(shapes)
+        ]
+        plan = Plan(claims, view)
+        if common is not None and not plan.failing:
+            if len(shared) >= _PLAN_LIMIT:
+                shared.clear()
+            shared[common] = plan
     if len(view.plans) >= _PLAN_LIMIT:
         view.plans.clear()
-    plan: Plan = view.plans.setdefault(key, Plan(claims, view))
+    view.plans[key] = plan
     return plan
+
+
+def _content(view: NodeView, shapes: Sequence[ClaimShape], key: Any, answers: Answers) -> Any:
+    """What the plan depends on, if that is known: the columns that selectors and constraints read."""
+    if not view.simple or not view.size:
+        return None
+    reads: set[Read] = set()
+    for shape in shapes:
+        if shape.reads is None:
+            shape.reads = _reads(shape, answers)
+        if not shape.reads:
+            return None
+        reads.update(shape.reads[0])
+    ordered = sorted(reads)
+    found = [
+        columns(record.key.driver, record.raw_devices, ordered) for body, _ in view.parts for record in body.slices
+    ]
+    return (key, *found)
+
+
+def _reads(shape: ClaimShape, answers: Answers) -> tuple[frozenset[Read], ...]:
+    """One set with all a claim looks at; nothing if that cannot be told."""
+    found: set[Read] = set()
+    for constraint in shape.constraints:
+        domain, _, name = constraint.attribute.rpartition("/")
+        found.add(Read("attributes", domain, name))
+    for request in shape.requests:
+        for ask in request.asks:
+            reads = None if request.problem or ask.derived else reads_of_ask(ask, answers)
+            if reads is None:
+                return ()
+            found.update(reads)
+    return (frozenset(found),)
 
 
 def _claim_plan(
@@ -174,8 +217,7 @@ def _claim_plan(
     shape: ClaimShape,
     *,
     label: str,
-    selector: Callable[[str], Selector],
-    features: Features,
+    answers: Answers,
     deadline: Deadline,
 ) -> ClaimPlan:
     lists: dict[int, list[int]] = {}
@@ -186,7 +228,7 @@ def _claim_plan(
         least: int | None = None
         for ask in request.asks:
             if ask.all_devices:
-                fit = fit_of_view(view, ask, selector, features=features, deadline=deadline)
+                fit = fit_of_view(view, ask, answers, deadline)
                 lists[id(ask)] = _listed(view, label, ask, fit)
             size = len(lists[id(ask)]) if ask.all_devices else ask.count
             least = size if least is None else min(least, size)
@@ -199,10 +241,7 @@ def _claim_plan(
     requests = [
         RequestPlan(
             request.name,
-            [
-                AskPlan(ask, fit_of_view(view, ask, selector, features=features, deadline=deadline), lists.get(id(ask)))
-                for ask in request.asks
-            ],
+            [AskPlan(ask, fit_of_view(view, ask, answers, deadline), lists.get(id(ask))) for ask in request.asks],
             request.alternatives,
         )
         for request in shape.requests
@@ -210,7 +249,7 @@ def _claim_plan(
     constraints = [
         ConstraintPlan(
             constraint,
-            attribute_bits(view, constraint.attribute, lists=features.list_type_attributes),
+            attribute_bits(view, constraint.attribute, lists=answers.features.list_type_attributes),
             requests,
             number,
         )
@@ -230,7 +269,7 @@ def _listed(view: NodeView, label: str, ask: Ask, fit: Fit) -> list[int]:
                 f"but resource pool {pool.key} is currently {text}",
                 reason="PoolNotReady",
             )
-        size = len(pool.devices)
+        size = pool.size
         failing = (fit.failing >> offset) & ((1 << size) - 1)
         if failing:
             first = offset + (failing & -failing).bit_length() - 1

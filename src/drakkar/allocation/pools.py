@@ -27,8 +27,8 @@ class PoolBody:
     """The numbered devices of one pool and everything derived from their content."""
 
     __slots__ = (
+        "_devices",
         "bits",
-        "devices",
         "in_use",
         "index",
         "key",
@@ -37,6 +37,8 @@ class PoolBody:
         "problem",
         "shareable",
         "shared",
+        "simple",
+        "size",
         "slices",
         "status",
         "wide",
@@ -46,28 +48,57 @@ class PoolBody:
         self, key: PoolKey, slices: Sequence[SliceRecord], wide: Sequence[SliceRecord], features: Features
     ) -> None:
         self.key = key
-        self.slices = sorted(slices, key=_slice_name)
+        self.slices = sorted(slices, key=_slice_name) if len(slices) > 1 else list(slices)
         self.wide = wide  # further slices of the pool, for other nodes
         self.problem = _problem(self.slices, wide, features)
         self.status = INVALID if self.problem else ""
         self.late = False
-        self.devices: list[Device] = []
-        if not self.problem:
-            for record in self.slices:
-                self.late = self.late or record.binding
-                self.devices += record.all_devices()
+        self.simple = True  # see `contents`
         self.shareable = 0
-        if features.consumable_capacity:
-            self.shareable = sum(1 << number for number, device in enumerate(self.devices) if device.shareable)
-        self.index = {device.name: number for number, device in enumerate(self.devices)}
+        self.size = 0
+        self.index: dict[str, int] = {}
+        self._devices: list[Device] | None = None
         self.in_use = 0  # devices that are taken as a whole
         self.shared = 0  # devices of which at least one share is in use
         self.bits: dict[Any, Any] = {}  # per predicate: its bit set over these devices
         self.ledger: CounterLedger | None = None
-        if not self.problem and features.partitionable_devices:
+        if self.problem:
+            return
+        for record in self.slices:
+            self.late = self.late or record.binding
+            self.simple = self.simple and record.simple and not record.consuming
+            if features.consumable_capacity:
+                self.shareable |= record.shareable << self.size
+            self.index.update(zip(record.names, range(self.size, self.size + len(record.names)), strict=True))
+            self.size += len(record.names)
+        if features.partitionable_devices:
             everything = [*self.slices, *wide]
-            if any(raw.get("consumesCounters") for record in everything for raw in record.raw_devices):
+            if any(record.consuming for record in everything):
                 self.ledger = CounterLedger(everything)
+
+    @property
+    def devices(self) -> list[Device]:
+        """The devices by number."""
+        if self._devices is None:
+            self._devices = [] if self.problem else [d for record in self.slices for d in record.all_devices()]
+        return self._devices
+
+    def note_all(self, uses: Mapping[str, DeviceUse], *, shares: bool) -> None:
+        """Take over how all devices of the pool are in use."""
+        if self.ledger is not None or not shares:
+            for name, use in uses.items():
+                self.note_use(name, use, shares=shares)
+            return
+        in_use = shared = 0
+        index = self.index
+        for name, use in uses.items():
+            number = index.get(name)
+            if number is not None:
+                if use.wholes:
+                    in_use |= 1 << number
+                if use.shares:
+                    shared |= 1 << number
+        self.in_use, self.shared = in_use, shared
 
     def note_use(self, device: str, use: DeviceUse | None, *, shares: bool) -> None:
         """Take over how a device is in use; without `shares` any use takes the whole device."""
@@ -85,26 +116,28 @@ class PoolBody:
 class BrokenPool:
     """A pool whose devices cannot be used now; it keeps its place in the order."""
 
-    __slots__ = ("devices", "key", "late", "problem", "status")
+    __slots__ = ("key", "late", "problem", "size", "status")
 
     def __init__(self, key: PoolKey, status: str, problem: str) -> None:
         self.key = key
         self.status = status
         self.problem = problem
         self.late = False
-        self.devices: list[Device] = []
+        self.size = 0
 
 
 class NodeView:
     """One node's devices, numbered over all its pools."""
 
     __slots__ = (
+        "_devices",
+        "_vectors",
+        "amounts",
         "bits",
         "body",
         "broken",
         "capable",
         "consuming",
-        "devices",
         "error",
         "guards",
         "invalid",
@@ -116,7 +149,8 @@ class NodeView:
         "plans",
         "pools",
         "shareable",
-        "vectors",
+        "simple",
+        "size",
     )
 
     def __init__(self, node: Mapping[str, Any], pools: Iterable[PoolBody | BrokenPool], error: str = "") -> None:
@@ -125,7 +159,8 @@ class NodeView:
         self.error = error
         self.pools = sorted(pools, key=_pool_order)
         self.parts: list[tuple[PoolBody, int]] = []
-        self.devices: list[Device] = []
+        self.size = 0
+        self._devices: list[Device] | None = None
         self.broken: list[BrokenPool | PoolBody] = []
         self.obsolete: list[PoolKey] = []
         self.invalid = False
@@ -134,20 +169,29 @@ class NodeView:
                 self.broken.append(pool)
                 self.invalid = self.invalid or pool.status == INVALID
                 continue
-            self.parts.append((pool, len(self.devices)))
-            self.devices += pool.devices
+            self.parts.append((pool, self.size))
+            self.size += pool.size
         self.body = self.parts[0][0] if len(self.parts) == 1 else None
         self.shareable = self.joined(lambda body: body.shareable)
+        self.simple = not self.broken and all(body.simple for body, _ in self.parts)
         self.consuming = 0  # devices that take from shared counters
         self.part_of: list[int] = []
-        self.vectors: list[int | None] = []
+        self._vectors: dict[int, int | None] = {}
         self.guards: list[int] = []
         if any(body.ledger is not None for body, _ in self.parts):
             self._lay_out_counters()
         self.bits: dict[Any, Any] = {}
-        self.plans: dict[Any, Any] = {}
+        self.plans: dict[Any, Any] = {}  # see `plans`
+        self.amounts: dict[Any, dict[int, Any]] = {}  # by what is asked and device, see `capacity`
         status = node.get("status") or {}
         self.capable = frozenset(status.get("declaredFeatures") or ())
+
+    @property
+    def devices(self) -> list[Device]:
+        """The devices by number."""
+        if self._devices is None:
+            self._devices = [device for body, _ in self.parts for device in body.devices]
+        return self._devices
 
     def in_use(self) -> int:
         """The devices that are taken as a whole."""
@@ -171,6 +215,16 @@ class NodeView:
         left = [0 if ledger is None else ledger.left for ledger in ledgers]
         return left, [ledger is not None and ledger.over_allocated for ledger in ledgers]
 
+    def vector(self, device: int) -> int | None:
+        """What a device takes from the counters of its part, packed; None if it never fits."""
+        found = self._vectors.get(device, -1)
+        if found == -1:
+            body, offset = self.parts[self.part_of[device]]
+            ledger = body.ledger
+            found = None if ledger is None else ledger.vector(body.devices[device - offset].name)
+            self._vectors[device] = found
+        return found
+
     def groups_in_use(self) -> GroupState:
         """The compatibility groups that the devices in use leave, per part and counter set."""
         state: GroupState = {}
@@ -185,11 +239,9 @@ class NodeView:
         for part, (body, offset) in enumerate(self.parts):
             ledger = body.ledger
             self.guards.append(0 if ledger is None else ledger.guard)
-            for number, device in enumerate(body.devices):
+            for number, name in enumerate(body.index):
                 self.part_of.append(part)
-                consumes = ledger is not None and ledger.consumes(device.name)
-                self.vectors.append(ledger.vectors[device.name] if ledger is not None and consumes else None)
-                if consumes:
+                if ledger is not None and ledger.consumes(name):
                     self.consuming |= 1 << (offset + number)
 
     def joined(self, of_body: Callable[[PoolBody], int]) -> int:
@@ -291,10 +343,11 @@ def _ignored(record: SliceRecord, features: Features) -> bool:
 def _problem(slices: Sequence[SliceRecord], wide: Sequence[SliceRecord], features: Features) -> str:
     seen: set[str] = set()
     for record in slices:
-        for raw in record.raw_devices:
-            if raw["name"] in seen:
-                return f"device {raw['name']} is published twice"
-            seen.add(raw["name"])
+        twice = record.duplicate or (next(iter(seen.intersection(record.names)), "") if seen else "")
+        if twice:
+            return f"device {twice} is published twice"
+        if len(slices) > 1:
+            seen.update(record.names)
     return problem_in_counters([*slices, *wide]) if features.partitionable_devices else ""
 
 

@@ -102,11 +102,12 @@ class Constraint(NamedTuple):
 class ClaimShape:
     """The specification of a claim, compiled."""
 
-    __slots__ = ("config", "constraint_problem", "constraints", "requests", "simple")
+    __slots__ = ("config", "constraint_problem", "constraints", "reads", "requests")
 
     def __init__(self, devices: Mapping[str, Any], classes: Mapping[str, ClassRecord], features: Features) -> None:
         self.constraints, self.constraint_problem = _constraints(devices.get("constraints") or ())
         self.config: list[Mapping[str, Any]] = devices.get("config") or []
+        self.reads: Any = None  # see `plans`
         self.requests: list[Request] = []
         total = 0
         for raw in devices.get("requests") or ():
@@ -125,10 +126,6 @@ class ClaimShape:
             self.requests.append(request)
             if request.problem:
                 break
-        # Nothing depends on devices but the search itself: no mode All, nothing wrong.
-        self.simple = (
-            total >= 0 and not self.constraint_problem and not any(request.problem for request in self.requests)
-        )
 
 
 def limit_problem(request: str, adding: int, already: int) -> str:

@@ -225,12 +225,13 @@ class Search:
 
     def _fitting(self, device: int, plan: AskPlan) -> Amounts | None:
         """What the request takes of the device, if that much is left."""
-        amounts = plan.amounts.get(device)
+        known = self.view.amounts.setdefault(plan.ask.key, {})
+        amounts: Amounts | None = known.get(device)
         if amounts is None:
             found = amounts_of(self.view.devices[device], plan.ask, self.features, always=True)
             if found is None or isinstance(found, Failure):
                 return None
-            amounts = plan.amounts[device] = found
+            amounts = known[device] = found
         use = self._uses.get(self.view.devices[device].key)
         consumed = use.consumed if use is not None else _NONE
         return amounts if amounts.fits(consumed, self.shares.get(device, _NONE)) else None
@@ -245,7 +246,7 @@ class Search:
         if view.consuming & bit:
             sharing = view.shareable & bit and (self.shared & bit or device in self.shares)
             if not sharing:
-                part, vector = view.part_of[device], view.vectors[device]
+                part, vector = view.part_of[device], view.vector(device)
                 guard = view.guards[part]
                 if vector is None or self.over[part]:
                     return False

@@ -8,23 +8,21 @@ node selection (KEP-4381, KEP-4815); a device behind a false selector is never e
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from drakkar.allocation.capacity import Amounts, CapacityProblem, amounts_for
+from drakkar.allocation.contents import columns, harmless, plainly_readable
 from drakkar.allocation.errors import AllocationError
 from drakkar.allocation.features import Features
 from drakkar.allocation.pools import NodeView, PoolBody, device_is_for
 from drakkar.allocation.reads import Read, reads_of
 from drakkar.allocation.requests import Ask
-from drakkar.allocation.slices import Device
+from drakkar.allocation.slices import Device, SliceRecord
 from drakkar.allocation.taints import untolerated
 from drakkar.cel import CelError, DeviceValue, Environment, device_environment
-from drakkar.kube.semver import Version, VersionError
 
 COMPILE: Final = "CEL compile error"
 RUNTIME: Final = "CEL runtime error"
@@ -32,9 +30,6 @@ _HINT: Final = (
     ". consider using CEL optional chaining (.? followed by orValue()) "
     "or guarding the check with has() for optional fields"
 )
-# What certainly can be read, so that the value need not be made to know it; versions are compared by a parser.
-_PLAIN: Final = {"string": str, "int": int, "bool": bool}
-_PLAIN_AMOUNT: Final = re.compile(r"[0-9]{1,15}(?:[KMGTP]i|[kMGTP])?", re.ASCII).fullmatch
 _MEMO_LIMIT: Final = 100_000
 
 _encode = msgspec.json.encode
@@ -170,37 +165,70 @@ def _frozen(value: Any) -> Any:
 
 def sound(device: Device) -> bool:
     """Whether all that CEL sees can be read; if not, every selector fails on the device."""
-    attributes = device.raw.get("attributes")
-    if attributes:
-        for value in attributes.values():
-            if len(value) != 1:
-                return not value_of(device).problem
-            for kind, content in value.items():
-                if type(content) is not _PLAIN.get(kind) and not (kind == "version" and _is_version(content)):
-                    return not value_of(device).problem
-    for value in (device.raw.get("capacity") or {}).values():
-        amount = value.get("value")
-        if type(amount) is not str or not _PLAIN_AMOUNT(amount):
-            return not value_of(device).problem
-    return True
+    return plainly_readable(device.raw) or not value_of(device).problem
 
 
-@lru_cache(maxsize=4096)
-def _is_version(text: Any) -> bool:
-    try:
-        Version.parse(text)
-    except (VersionError, TypeError, AttributeError):
-        return False
-    return True
+class Answers(NamedTuple):
+    """What selection looks up and remembers for one set of features."""
+
+    selector: Callable[[str], Selector]
+    fits: dict[Any, Fit]  # of simple slices, by what is asked and what they contain
+    features: Features
 
 
-def fit_of_body(
-    body: PoolBody, ask: Ask, selector: Callable[[str], Selector], *, features: Features, deadline: Deadline
-) -> Fit:
+def reads_of_ask(ask: Ask, answers: Answers) -> frozenset[Read] | None:
+    """Everything that decides about simple devices for a request, or None if that cannot be told."""
+    if ask.capacity:
+        return None
+    found: set[Read] = set()
+    for texts in ask.query:
+        for text in texts:
+            reads = answers.selector(text).reads
+            if reads is None:
+                return None
+            found.update(reads)
+    return frozenset(found)
+
+
+def fit_of_body(body: PoolBody, ask: Ask, answers: Answers, deadline: Deadline) -> Fit:
     """The devices of a pool for a request, as far as the node does not matter."""
     found: Fit | None = body.bits.get(ask.key)
+    if found is not None:
+        return found
+    reads = reads_of_ask(ask, answers)
+    if len(body.slices) == 1:
+        found = _fit_of_slice(body.slices[0], ask, reads, answers, deadline)
+    else:
+        offset = ok = failing = blocked = checked = 0
+        failures: dict[int, Failure] = {}
+        for record in body.slices:
+            part = _fit_of_slice(record, ask, reads, answers, deadline)
+            ok |= part.ok << offset
+            failing |= part.failing << offset
+            blocked |= part.blocked << offset
+            checked |= part.checked << offset
+            for number, failure in part.failures.items():
+                failures[number + offset] = failure
+            offset += len(record.names)
+        found = Fit(ok, failing, blocked, failures, checked)
+    body.bits[ask.key] = found
+    return found
+
+
+def _fit_of_slice(
+    record: SliceRecord, ask: Ask, reads: frozenset[Read] | None, answers: Answers, deadline: Deadline
+) -> Fit:
+    ordinary = record.simple and (not record.consuming or answers.features.partitionable_devices)
+    if reads is None or not ordinary or not record.names:
+        return _fit(record.all_devices(), ask, answers.selector, features=answers.features, deadline=deadline)
+    key = (ask.key, columns(record.key.driver, record.raw_devices, sorted(reads)))
+    found = answers.fits.get(key)
     if found is None:
-        found = body.bits[ask.key] = _fit(body.devices, ask, selector, features=features, deadline=deadline)
+        found = _fit(record.all_devices(), ask, answers.selector, features=answers.features, deadline=deadline)
+        if not found.failures:  # those name their device
+            if len(answers.fits) >= _MEMO_LIMIT:
+                answers.fits.clear()
+            answers.fits[key] = found
     return found
 
 
@@ -266,7 +294,7 @@ def _blocked(device: Device, ask: Ask, features: Features) -> bool:
 def amounts_of(device: Device, ask: Ask, features: Features, *, always: bool = False) -> Amounts | Failure | None:
     """What the request takes of the device's capacity; None (unless `always`) if nothing of it could matter."""
     capacity = device.raw.get("capacity") or {}
-    if not always and not ask.capacity and not device.shareable and _harmless(capacity):
+    if not always and not ask.capacity and not device.shareable and harmless(capacity):
         return None
     try:
         return amounts_for(capacity, ask.capacity, features)
@@ -274,17 +302,7 @@ def amounts_of(device: Device, ask: Ask, features: Features, *, always: bool = F
         return Failure("capacity", str(problem), device)
 
 
-def _harmless(capacity: Mapping[str, Any]) -> bool:
-    """Whether a device taken as a whole cannot be refused for its capacities."""
-    return all(
-        not published.get("requestPolicy") and not str(published.get("value") or "0").startswith("-")
-        for published in capacity.values()
-    )
-
-
-def fit_of_view(
-    view: NodeView, ask: Ask, selector: Callable[[str], Selector], *, features: Features, deadline: Deadline
-) -> Fit:
+def fit_of_view(view: NodeView, ask: Ask, answers: Answers, deadline: Deadline) -> Fit:
     """The devices of a node for a request."""
     found: Fit | None = view.bits.get(ask.key)
     if found is not None:
@@ -292,8 +310,7 @@ def fit_of_view(
     ok = failing = blocked = checked = 0
     failures: dict[int, Failure] = {}
     for body, offset in view.parts:
-        fit = fit_of_body(body, ask, selector, features=features, deadline=deadline)
-        fit = _for_this_node(body, fit, view, features)
+        fit = _for_this_node(body, fit_of_body(body, ask, answers, deadline), view, answers.features)
         ok |= fit.ok << offset
         failing |= fit.failing << offset
         blocked |= fit.blocked << offset

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import msgspec
+
+from drakkar.allocation.contents import harmless, plainly_readable
 from drakkar.allocation.errors import malformed
 
 
@@ -55,17 +58,24 @@ class SliceRecord:
     __slots__ = (
         "all_nodes",
         "binding",
+        "consuming",
         "count",
         "counter_sets",
+        "debts",
         "devices",
+        "duplicate",
         "generation",
         "grouped",
         "key",
         "name",
+        "names",
         "node_name",
         "per_device",
         "raw_devices",
+        "references",
         "selector",
+        "shareable",
+        "simple",
         "skip_operations",
     )
 
@@ -89,22 +99,57 @@ class SliceRecord:
         self.skip_operations: list[str] = spec.get("skipNodeOperations") or []
         self.raw_devices: list[Mapping[str, Any]] = spec.get("devices") or []
         self.devices: list[Device] | None = None
-        self.binding = False
-        self.grouped = False
         if not isinstance(self.raw_devices, list) or not isinstance(self.counter_sets, list):
             raise malformed(f"ResourceSlice/{name}", "spec.devices and spec.sharedCounters must be lists", "lists")
-        for number, device in enumerate(self.raw_devices):
-            if not isinstance(device, Mapping) or not isinstance(device.get("name"), str):
-                where = f"spec.devices[{number}]"
-                raise malformed(f"ResourceSlice/{name}", f"{where} has no name", "an object with a name")
-            if device.get("bindingConditions"):
-                self.binding = True
-            for consumed in device.get("consumesCounters") or ():
-                if consumed.get("compatibilityGroups"):
-                    self.grouped = True
+        self._look_at_devices()
 
     def all_devices(self) -> list[Device]:
         """The devices in the order of the slice."""
         if self.devices is None:
             self.devices = [Device(raw, self) for raw in self.raw_devices]
         return self.devices
+
+    def _look_at_devices(self) -> None:
+        """What is worth knowing about the devices before anybody asks."""
+        self.binding = False  # some device has binding conditions
+        self.grouped = False  # some device has compatibility groups
+        self.consuming = False  # some device consumes shared counters
+        self.debts = False  # some device consumes a negative amount, which nothing forbids
+        self.shareable = 0  # devices that can be given out in shares
+        self.references: dict[str, set[str]] = {}  # counters by set
+        simple = not self.per_device and not self.skip_operations
+        names = []
+        for number, raw in enumerate(self.raw_devices):
+            if not isinstance(raw, Mapping) or not isinstance(raw.get("name"), str):
+                where = f"spec.devices[{number}]"
+                raise malformed(f"ResourceSlice/{self.name}", f"{where} has no name", "an object with a name")
+            names.append(raw["name"])
+            if raw.get("allowMultipleAllocations") is True:
+                self.shareable |= 1 << number
+            if raw.get("bindingConditions"):
+                self.binding = True
+            if raw.get("consumesCounters"):
+                self._look_at_counters(raw["consumesCounters"])
+            if simple and (raw.get("taints") or not plainly_readable(raw) or not harmless(raw.get("capacity") or {})):
+                simple = False
+        self.names = names
+        self.duplicate = next((name for name in names if names.count(name) > 1), "") if _repeats(names) else ""
+        # Nothing but attributes and capacities decides about the devices, and all of them can be read.
+        self.simple = simple and not self.shareable and not self.binding
+
+    def _look_at_counters(self, entries: list[Mapping[str, Any]]) -> None:
+        self.consuming = True
+        for entry in entries:
+            if entry.get("compatibilityGroups"):
+                self.grouped = True
+            counters = entry.get("counters") or {}
+            known = self.references.setdefault(entry.get("counterSet", ""), set())
+            known.update(counters)
+        self.debts = self.debts or b':"-' in _encode(entries) or b":-" in _encode(entries)
+
+
+_encode = msgspec.json.encode
+
+
+def _repeats(names: list[str]) -> bool:
+    return len(set(names)) != len(names)

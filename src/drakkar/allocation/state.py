@@ -13,9 +13,10 @@ from typing import Any, Final
 import msgspec
 
 from drakkar.allocation.features import Features
+from drakkar.allocation.plans import Plan
 from drakkar.allocation.pools import NodeView, PoolBody, gather
 from drakkar.allocation.requests import ClaimShape, ClassRecord
-from drakkar.allocation.selection import Selector, environment_of
+from drakkar.allocation.selection import Answers, Selector, environment_of
 from drakkar.allocation.slices import DeviceKey, PoolKey, SliceRecord
 from drakkar.allocation.taint_rules import TaintRule, merged
 from drakkar.allocation.usage import ClaimKey, ClaimUse, Holder, Usage
@@ -217,6 +218,7 @@ class ClusterState:
     def _classes_changed(self) -> None:
         for world in self._worlds.values():
             world.shapes.clear()
+            world.plans.clear()
 
     def _claim_changed(self, key: ClaimKey) -> None:
         use = self._assumed.get(key) or self._observed.get(key)
@@ -234,6 +236,8 @@ class World:
         self.features = features
         self.shapes: dict[bytes, ClaimShape] = {}
         self._selectors = selectors
+        self.answers = Answers(self.selector, {}, features)
+        self.plans: dict[Any, Plan] = {}  # shared by nodes with equal hardware
         self._environment: Environment | None = None
         self._views: dict[str, NodeView] = {}
         self._viewers: dict[PoolKey, set[str]] = {}
@@ -318,8 +322,9 @@ class World:
         body = bodies.get(slices + wide)
         if body is None or len(body.slices) != len(slices):
             body = bodies[slices + wide] = PoolBody(key, slices, wide, self.features)
-            for device, use in self.state.usage.pools.get((key.driver, key.pool), {}).items():
-                body.note_use(device, use, shares=self.features.consumable_capacity)
+            uses = self.state.usage.pools.get((key.driver, key.pool))
+            if uses:
+                body.note_all(uses, shares=self.features.consumable_capacity)
         return body
 
 

@@ -1,0 +1,80 @@
+"""What devices are made of, seen from far: whether anything about a slice is out of the ordinary, and its columns.
+
+Most slices are *simple*: every attribute and capacity can be read, nothing is shared, tainted or bound. Then a request
+depends on nothing but the values its selectors and constraints read, and two slices that agree in those columns (eight
+GPUs of one model, whatever their serial numbers) are served by one computation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from drakkar.allocation.reads import Read
+from drakkar.kube.semver import Version, VersionError
+
+# What certainly can be read, so that the value need not be made to know it.
+_PLAIN: Final = {"string": str, "int": int, "bool": bool}
+_PLAIN_AMOUNT: Final = re.compile(r"[0-9]{1,15}(?:[KMGTP]i|[kMGTP])?", re.ASCII).fullmatch
+_EMPTY: Final[Mapping[str, Any]] = {}
+
+_encode = msgspec.json.encode
+
+
+def plainly_readable(raw: Mapping[str, Any]) -> bool:
+    """Whether all attributes and capacities of a device are certainly in order (false: have a closer look)."""
+    for value in (raw.get("attributes") or _EMPTY).values():
+        if len(value) != 1:
+            return False
+        for kind, content in value.items():
+            if type(content) is not _PLAIN.get(kind) and not (kind == "version" and _is_version(content)):
+                return False
+    for value in (raw.get("capacity") or _EMPTY).values():
+        amount = value.get("value")
+        if type(amount) is not str or not _is_plain_amount(amount):
+            return False
+    return True
+
+
+def harmless(capacity: Mapping[str, Any]) -> bool:
+    """Whether a device taken as a whole cannot be refused for its capacities."""
+    for published in capacity.values():
+        if published.get("requestPolicy") or str(published.get("value") or "0").startswith("-"):
+            return False
+    return True
+
+
+def columns(driver: str, devices: Sequence[Mapping[str, Any]], reads: Iterable[Read]) -> bytes:
+    """The values of all devices for each read, as one hashable text."""
+    found: list[Any] = [driver, len(devices)]
+    for field, domain, name in reads:
+        if field == "driver":
+            continue
+        if field == "allowMultipleAllocations":
+            found.append([device.get(field) for device in devices])
+            continue
+        maps = [device.get(field) or _EMPTY for device in devices]
+        if domain:
+            full = f"{domain}/{name}"
+            found.append([values.get(full) for values in maps])
+        if not domain or domain == driver:
+            found.append([values.get(name) for values in maps])
+    return _encode(found)
+
+
+@lru_cache(maxsize=4096)
+def _is_plain_amount(text: str) -> bool:
+    return _PLAIN_AMOUNT(text) is not None
+
+
+@lru_cache(maxsize=4096)
+def _is_version(text: Any) -> bool:
+    try:
+        Version.parse(text)
+    except (VersionError, TypeError, AttributeError):
+        return False
+    return True
