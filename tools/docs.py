@@ -135,7 +135,7 @@ class _Shell:
 
     def execute(self, text: str) -> tuple[int, list[str]]:
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(f"{text} </dev/null\nprintf '\\n{_END} %s\\n' $?\n")
+        self._process.stdin.write(f"{{ {text}\n}} </dev/null\nprintf '\\n{_END} %s\\n' $?\n")
         self._process.stdin.flush()
         printed: list[str] = []
         for line in self._process.stdout:
