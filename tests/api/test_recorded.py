@@ -1,8 +1,8 @@
 """Writes to resource.k8s.io that a Kubernetes 1.37 server was asked for, decided by the pure functions alone.
 
 The recordings of `tests/conformance/http` say what the server answered; here every POST, PUT and PATCH of a recording
-goes through decode or patch, default, prepare and validate, without a server, and must end as recorded: the same Status with the same
-causes in the same order, or the same spec and status.
+goes through decode or patch, default, prepare and validate, without a server, and must end as recorded: the same
+Status with the same causes in the same order, or the same spec and status.
 """
 
 import json

@@ -18,25 +18,34 @@ def test_every_version_of_dynamic_resource_allocation_is_there(version: str) -> 
         assert schemas.struct_of(f"resource.k8s.io/{version}", kind) is not None
 
 
-def test_lists_of_containers_merge_by_name_and_lists_of_ports_are_maps_of_port_and_protocol() -> None:
+def pod_spec() -> schemas.Struct:
     pod = schemas.struct_of("v1", "Pod")
     assert pod is not None
-    spec = pod.fields["spec"].type.struct
-    containers = spec.fields["containers"]
-    assert (containers.patch_strategies, containers.merge_key) == (("merge",), "name")
-    assert containers.list_type == "map"
+    return pod.fields["spec"].type.struct
+
+
+def test_lists_of_containers_merge_by_name_and_lists_of_ports_are_maps_of_port_and_protocol() -> None:
+    containers = pod_spec().fields["containers"]
+    assert (containers.strategy, containers.merge_key) == ({"merge"}, "name")
+    assert (containers.list_type, containers.keys) == ("m", ("name",))
     ports = containers.type.item.struct.fields["ports"]
     assert ports.merge_key == "containerPort"
-    assert tuple(ports.list_keys) == ("containerPort", "protocol")
-    assert spec.fields["nodeSelector"].atomic
+    assert ports.keys == ("containerPort", "protocol")
+    assert ports.type.item.struct.fields["protocol"].default == "TCP"
+    volumes = pod_spec().fields["volumes"]
+    assert volumes.strategy == {"merge", "retainKeys"}
 
 
 def test_omitted_fields_and_zeros() -> None:
-    pod = schemas.struct_of("v1", "Pod")
-    assert pod is not None
-    container = pod.fields["spec"].type.struct.fields["containers"].type.item.struct
+    container = pod_spec().fields["containers"].type.item.struct
     assert container.fields["name"].always
     assert not container.fields["image"].always
+    assert container.zero == {"name": "", "resources": {}}
+
+
+def test_ranges_of_integers() -> None:
+    port = pod_spec().fields["containers"].type.item.struct.fields["ports"].type.item.struct.fields["containerPort"]
+    assert (port.type.minimum, port.type.maximum, port.type.go_name) == (-(2**31), 2**31 - 1, "int32")
 
 
 def test_protobuf_numbers() -> None:

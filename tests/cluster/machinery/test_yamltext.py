@@ -17,6 +17,15 @@ from drakkar.cluster.machinery import yamltext
         ("a: 0o7", {"a": 7}),
         ("a: 1_000", {"a": 1000}),
         ("a: 1e3", {"a": 1000.0}),
+        ("a: 09", {"a": 9.0}),
+        ("a: 010", {"a": 8}),
+        ("a: 1:30", {"a": "1:30"}),
+        ("a: -.5", {"a": -0.5}),
+        ("a: !!str 1", {"a": "1"}),
+        ("a: !!float 1", {"a": 1.0}),
+        ("a: !!binary aGk=", {"a": "hi"}),
+        ("a: !mine 1", {"a": "1"}),
+        ('a: "1"', {"a": "1"}),
         ("a: ~", {"a": None}),
         ("1: x", {"1": "x"}),
         ("true: x", {"true": "x"}),
@@ -38,7 +47,7 @@ def test_duplicates_are_named_with_their_line_and_later_ones_win() -> None:
     assert duplicates == ['line 4: key "c" already set in map', 'line 5: key "a" already set in map']
 
 
-@pytest.mark.parametrize("text", ["a: [", "a: b: c", "a: *nowhere", "\t- x", "a: !!binary ="])
+@pytest.mark.parametrize("text", ["a: [", "a: b: c", "a: *nowhere", "\t- x", "a: !!binary =", "a: !!int x", "a: .inf"])
 def test_what_is_not_yaml_is_an_error(text: str) -> None:
     with pytest.raises(yamltext.YamlError):
         yamltext.parse(text.encode())

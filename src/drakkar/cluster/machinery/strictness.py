@@ -185,10 +185,9 @@ def _other_kind(api_version: str, body_kind: str, group_version: str, kind: str)
         )
     if body_kind == kind:
         return f"the API version in the data ({api_version}) does not match the expected API version ({group_version})"
-    package = known.name.split(".", 1)[0]
     wanted = (struct_of(group_version, kind) or known).name.split(".", 1)[0]
     return (
-        f'{body_kind} in version "{version}" cannot be handled as a {kind}: converting ({package}.{body_kind}) to'
+        f'{body_kind} in version "{version}" cannot be handled as a {kind}: converting ({version}.{body_kind}) to'
         f" ({wanted}.{kind}): unknown conversion"
     )
 

@@ -8,8 +8,10 @@ marshals maps that way, and messages list unknown fields in that order), duplica
 from __future__ import annotations
 
 import base64
+import binascii
 import math
 import re
+from functools import cache
 from typing import Any, Final
 
 __all__ = ["YamlError", "parse"]
@@ -20,6 +22,10 @@ _NULL: Final = frozenset(["", "~", "null", "Null", "NULL"])
 _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
 _INFINITE: Final = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _TAG: Final = "tag:yaml.org,2002:"
+_PLAIN: Final = "plain"
+_QUOTED: Final = "quoted"
+_TAG_OF: Final = {bool: "bool", int: "int", float: "float", type(None): "null"}
+_BASES: Final = {"0x": 16, "0o": 8, "0b": 2}
 MAX_NODES: Final = 1_000_000
 
 
@@ -34,9 +40,8 @@ def parse(body: bytes) -> tuple[Any, list[str]]:
     """
     import yaml
 
-    loader_class = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        loader = loader_class(body.decode("utf-8", "replace"))
+        loader = _loader_class()(body.decode("utf-8", "replace"))
         try:
             node = loader.get_node() if loader.check_node() else None
         finally:
@@ -53,6 +58,21 @@ def parse(body: bytes) -> tuple[Any, list[str]]:
     except RecursionError:
         raise YamlError("error converting YAML to JSON: exceeded max depth") from None
     return value, reader.duplicates
+
+
+@cache
+def _loader_class() -> Any:
+    """A composer that resolves nothing itself, so that implicit types and written tags can be told apart."""
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Composer(base):  # type: ignore[misc]
+        def resolve(self, kind: Any, value: Any, implicit: Any) -> str:
+            del value
+            return _PLAIN if kind is yaml.ScalarNode and implicit[0] else _QUOTED
+
+    return Composer
 
 
 def _complaint(error: Exception) -> str:
@@ -83,7 +103,7 @@ class _Reader:
         for key_node, value_node in node.value:
             if key_node.id != "scalar":
                 raise YamlError("error converting YAML to JSON: unsupported map key of type: map")
-            if key_node.tag == _TAG + "merge" or (key_node.value == "<<" and key_node.style is None):
+            if key_node.value == "<<" and key_node.tag in (_PLAIN, _TAG + "merge"):
                 self._merge(value_node, merged)
                 continue
             key = _key(_scalar(key_node))
@@ -110,20 +130,24 @@ def _key(value: Any) -> str:
 
 
 def _scalar(node: Any) -> Any:
-    text: str = node.value
     tag: str = node.tag
-    if node.style is not None:  # quoted or block: a string unless tagged otherwise
-        return _tagged(tag, text) if tag not in ("!", _TAG + "str") else text
-    if tag.startswith(_TAG) or not tag.startswith("!"):
-        explicit = tag == _TAG + "str" and _plain(text) != text and False
-        return text if explicit else _plain(text)
-    return text
-
-
-def _tagged(tag: str, text: str) -> Any:
+    text: str = node.value
+    if tag == _PLAIN:
+        return _plain(text)
+    if not tag.startswith(_TAG) or tag in (_QUOTED, _TAG + "str"):
+        return text
     if tag == _TAG + "binary":
-        return base64.b64decode(text, validate=False).decode("utf-8", "replace")
-    return _plain(text) if tag in (_TAG + "int", _TAG + "float", _TAG + "bool", _TAG + "null") else text
+        try:
+            return base64.b64decode(text, validate=True).decode("utf-8", "replace")
+        except binascii.Error:
+            raise YamlError(
+                "error converting YAML to JSON: yaml: !!binary value contains invalid base64 data"
+            ) from None
+    value, wanted = _plain(text), tag.removeprefix(_TAG)
+    found = _TAG_OF.get(type(value), "str")
+    if wanted == found or wanted not in _TAG_OF.values() or (wanted, found) == ("float", "int"):
+        return float(value) if wanted == "float" else value
+    raise YamlError(f"error converting YAML to JSON: yaml: cannot decode !!{found} `{text}` as a !!{wanted}")
 
 
 def _plain(text: str) -> Any:
@@ -145,20 +169,21 @@ def _plain(text: str) -> Any:
 
 def _number(text: str) -> int | float | None:
     plain = text.replace("_", "")
-    for prefix, base in (("0x", 16), ("0X", 16), ("0b", 2), ("0B", 2), ("0o", 8), ("0O", 8)):
-        if plain.lstrip("+-").startswith(prefix):
-            return _integer(plain, base)
-    unsigned = plain.lstrip("+-")
-    if unsigned.isascii() and unsigned.isdigit():
-        octal = len(unsigned) > 1 and unsigned[0] == "0"
-        return (_integer(plain, 8) if octal else _integer(plain, 10)) if not octal or "8" not in unsigned else None
+    whole = _integer(plain)
+    if whole is not None:
+        return whole
     if _FLOAT.fullmatch(plain):
         number = float(plain)
         return number if math.isfinite(number) else None
     return None
 
 
-def _integer(text: str, base: int) -> int | float | None:
+def _integer(text: str) -> int | float | None:
+    """Go's ParseInt with base 0: prefixes 0x, 0o, 0b, and a plain 0 for octal numbers."""
+    unsigned = text.lstrip("+-")
+    base = _BASES.get(unsigned[:2].lower(), 8 if len(unsigned) > 1 and unsigned[0] == "0" else 10)
+    if len(text) - len(unsigned) > 1 or not unsigned.isascii() or not unsigned.isalnum():
+        return None
     try:
         number = int(text, base)
     except ValueError:

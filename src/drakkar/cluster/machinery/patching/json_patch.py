@@ -37,6 +37,8 @@ def _apply(obj: Any, operation: dict[str, Any]) -> Any:
     name, path = operation.get("op"), operation.get("path")
     if not isinstance(path, str):
         raise PatchError.rejected()
+    if path == "" and name in ("replace", "test"):
+        return _whole(obj, name, operation.get("value"))
     if name == "add":
         return _add(obj, _parts(path), operation.get("value"))
     if name == "replace":
@@ -55,6 +57,13 @@ def _apply(obj: Any, operation: dict[str, Any]) -> Any:
             raise PatchError.rejected()
         return _add(_remove(obj, source) if name == "move" else obj, _parts(path), value)
     raise PatchError.rejected()
+
+
+def _whole(obj: Any, name: str, value: Any) -> Any:
+    """The empty path, which only these two operations know: the document itself."""
+    if not isinstance(value, dict | list) or (name == "test" and not _equal(obj, value)):
+        raise PatchError.rejected()
+    return value if name == "replace" else obj
 
 
 def _parts(path: str) -> list[str]:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from drakkar.cluster.machinery.tables.ages import since
 from drakkar.cluster.machinery.times import TimeError
 
@@ -41,24 +43,27 @@ def _find(obj: Any, path: str) -> list[Any]:
 
 
 def _cell(values: list[Any], kind: str, now: datetime) -> Any:
+    """The cell for the first value found; values of another type than the column's are left out."""
     if not values:
         return None
     value = values[0]
-    if kind == "date":
-        try:
-            return since(value, now) if isinstance(value, str) else "<unknown>"
-        except TimeError:
-            return "<invalid>"
-    if kind == "integer":
-        return int(value) if isinstance(value, int | float) else None
-    if kind == "number":
-        return float(value) if isinstance(value, int | float) else None
+    if kind == "string":
+        return _printed(value)
     if kind == "boolean":
         return value if isinstance(value, bool) else None
+    if kind == "date" and isinstance(value, str):
+        try:
+            return since(value, now)
+        except TimeError:
+            return "<invalid>"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return {"integer": int, "number": float}.get(kind, lambda _: None)(value)
+
+
+def _printed(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return msgspec.json.encode(value, order="deterministic").decode()
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, dict | list):
-        from drakkar.cluster.machinery.patching.strategic import go_text
-
-        return go_text(value)
-    return ",".join(str(item) for item in values)
+    return "<no value>" if value is None else str(value)
