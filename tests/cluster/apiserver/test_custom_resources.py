@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
+
 from tests.cluster.apiserver.world import World
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -149,6 +151,19 @@ def test_server_side_apply_owns_fields() -> None:
             "PATCH", f"{DOMAINS}/a?fieldManager=two&force=true", domain("a", nodes=3), headers=apply
         )
         assert forced.body["spec"]["nodes"] == 3
+
+    with_definition(body)
+
+
+def test_the_schema_is_published_for_explain_and_validation() -> None:
+    async def body(world: World) -> None:
+        name = "apis/resource.example.com/v1"
+        assert name in (await world.get("/openapi/v3")).body["paths"]
+        document = msgspec.json.decode((await world.get(f"/openapi/v3/{name}")).body)
+        schema = document["components"]["schemas"]["com.example.resource.v1.Domain"]
+        assert schema["properties"]["spec"]["properties"]["nodes"]["minimum"] == 1
+        patch = document["paths"][f"/{name}/namespaces/{{namespace}}/domains/{{name}}"]["patch"]
+        assert "fieldValidation" in [parameter["name"] for parameter in patch["parameters"]]
 
     with_definition(body)
 

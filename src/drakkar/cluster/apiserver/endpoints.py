@@ -5,9 +5,6 @@ from __future__ import annotations
 import platform
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
-from drakkar.cluster.apiserver import statuses
 from drakkar.cluster.apiserver.answers import encode
 from drakkar.cluster.apiserver.calls import Answer
 from drakkar.cluster.apiserver.negotiation import DISCOVERY, JSON, OBJECT_TYPES, negotiate
@@ -48,9 +45,9 @@ def answer(server: ApiServer, request: ApiRequest, info: RequestInfo) -> Answer:
         case "/":
             return Answer(200, {"paths": _paths(server)})
         case "/openapi/v2":
-            return _openapi_v2(request.headers.get("accept", ""))
+            return _openapi_v2(server, request.headers.get("accept", ""))
     if path == "/openapi/v3" or path.startswith("/openapi/v3/"):
-        return _openapi_v3(path, request)
+        return _openapi_v3(server, path, request)
     return _no_page()
 
 
@@ -112,20 +109,28 @@ def _paths(server: ApiServer) -> list[str]:
     return sorted({*found, "/metrics", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version"})
 
 
-def _openapi_v2(accept: str) -> Answer:
-    from drakkar.cluster.machinery import openapi
+def _openapi_v2(server: ApiServer, accept: str) -> Answer:
+    from drakkar.cluster.apiserver import openapi_v2
 
-    if "protobuf" in accept and "json" not in accept and "*/*" not in accept:
-        raise statuses.not_acceptable((JSON,))
-    return Answer(200, None, openapi.v2(), JSON)
+    rows = server.registry.rows()
+    if "json" not in accept and openapi_v2.PROTOBUF in accept:
+        return Answer(200, None, openapi_v2.encoded(rows), openapi_v2.CONTENT_TYPE)
+    return Answer(200, openapi_v2.document(rows))
 
 
-def _openapi_v3(path: str, request: ApiRequest) -> Answer:
+def _openapi_v3(server: ApiServer, path: str, request: ApiRequest) -> Answer:
+    from drakkar.cluster.apiserver.custom import openapi as custom
     from drakkar.cluster.machinery import openapi
 
     name = path.removeprefix("/openapi/v3").strip("/")
+    rows = server.registry.rows()
     if not name:
-        return Answer(200, openapi.index(), msgspec.json.encode(openapi.index()), JSON)
+        served = {f"apis/{row.group}/{row.version}" if row.group else "api/v1" for row in rows}
+        known = {key: entry for key, entry in openapi.index()["paths"].items() if key in served}
+        return Answer(200, {"paths": {**known, **custom.index(rows)}})
+    own = custom.document(rows, name)
+    if own is not None:
+        return Answer(200, None, own, JSON)
     try:
         if "gzip" in request.headers.get("accept-encoding", ""):
             packed = openapi.document_gzip(name)

@@ -17,6 +17,8 @@ YAML: Final = "application/yaml"
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 OBJECT_TYPES: Final = (JSON, YAML, PROTOBUF)
 CUSTOM_TYPES: Final = (JSON, YAML)
+WATCH_TYPES: Final = (JSON,)
+"""Events are JSON lines; clients that would rather have protobuf accept those too."""
 
 CONVERSIONS: Final = {
     ("Table", "meta.k8s.io", "v1"),

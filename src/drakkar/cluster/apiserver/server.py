@@ -23,7 +23,7 @@ from drakkar.cluster.apiserver.calls import Answer, Call
 from drakkar.cluster.apiserver.custom import CustomResources
 from drakkar.cluster.apiserver.discovery import Discovery
 from drakkar.cluster.apiserver.identities import Tokens, User, authenticate, impersonation
-from drakkar.cluster.apiserver.negotiation import CUSTOM_TYPES, JSON, OBJECT_TYPES, negotiate
+from drakkar.cluster.apiserver.negotiation import CUSTOM_TYPES, JSON, OBJECT_TYPES, WATCH_TYPES, negotiate
 from drakkar.cluster.apiserver.paths import RequestInfo, request_info
 from drakkar.cluster.apiserver.resources import ApiResource, Registry
 from drakkar.cluster.apiserver.subresources import bindings, evictions, finalizing, logs, scale, sessions, tokens
@@ -229,7 +229,7 @@ class ApiServer:
         else:
             handler = _VERBS[info.verb]
         if info.subresource != "log":
-            offered = CUSTOM_TYPES if row.custom else OBJECT_TYPES
+            offered = WATCH_TYPES if info.verb == "watch" else CUSTOM_TYPES if row.custom else OBJECT_TYPES
             call.representation = negotiate(headers.get("accept", ""), offered)
         answer = handler(call)
         if isinstance(answer, Answer):
