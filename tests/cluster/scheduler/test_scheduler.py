@@ -384,16 +384,56 @@ def test_a_device_that_must_be_attached_first_delays_the_binding() -> None:
     run(test)
 
 
+def attachable(world: World) -> None:
+    world.device_class()
+    world.node("a")
+    device = {"name": "d", "bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
+    world.slice("a", [device])
+    world.claim("c")
+    world.pod("p", claims=("c",))
+
+
+def report(world: World, **condition: str) -> None:
+    claim = world.api.get(RESOURCE_CLAIMS, "c")
+    assert claim is not None
+    status = {"driver": "gpu.example.com", "pool": "a", "device": "d", "conditions": [{**condition, "status": "True"}]}
+    world.api.put(RESOURCE_CLAIMS, {**claim, "status": {**claim["status"], "devices": [status]}})
+
+
 def test_a_device_that_never_attaches_is_given_up() -> None:
     async def test(world: World) -> None:
-        world.device_class()
-        world.node("a")
-        world.slice("a", [{"name": "d", "bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}])
-        world.claim("c")
-        world.pod("p", claims=("c",))
+        attachable(world)
         await world.settle()
-        await world.advance(601)
-        assert ("FailedScheduling", "device binding timeout") in world.events("p")
+        await world.advance(600.5)
+        text = 'running PreBind plugin "DynamicResources": device binding timeout'
+        assert world.events("p")[1] == ("FailedScheduling", text)
+        await world.advance(1.5)
+        assert world.events("p")[2][1] == (
+            "0/1 nodes are available: 1 resourceclaim not available on the node. "
+            f"deallocation of ResourceClaim completed, {NOT_HELPFUL}"
+        )
+        await world.settle()
+        assert world.devices("c") == ["a/d"]
+        report(world, type="ready")
+        await world.settle()
+        assert world.where("p") == "a"
+
+    run(test)
+
+
+def test_a_device_that_fails_to_attach_is_given_up_at_once() -> None:
+    async def test(world: World) -> None:
+        attachable(world)
+        await world.settle()
+        report(world, type="broken", reason="NoLink", message="cable")
+        await world.settle()
+        text = 'running PreBind plugin "DynamicResources": claim c binding failed: reason=NoLink, message="cable"'
+        assert world.events("p")[1] == ("FailedScheduling", text)
+        await world.advance(1.1)
+        assert "deallocation of ResourceClaim completed" in world.events("p")[2][1]
+        report(world, type="ready")
+        await world.settle()
+        assert world.where("p") == "a"
 
     run(test)
 

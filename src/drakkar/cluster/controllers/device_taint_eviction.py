@@ -196,15 +196,12 @@ class DeviceTaintEviction(Controller):
         if effect != "NoExecute":
             return False, "OtherEffect", "Eviction only happens for the NoExecute effect."
         done = self._evicted.get(rule["metadata"]["uid"], 0)
-        past = f"{_pods(done)} evicted since starting the controller."
+        past = f"{_pods(done)} evicted since starting the controller." if done else ""
         waiting = self._pods_of(rule, evicting=True)
         if waiting:
             need = "needs" if len(waiting) == 1 else "need"
-            return (
-                True,
-                "PodsPendingEviction",
-                f"{_pods(len(waiting))} {need} to be evicted in {_spaces(waiting)}. {past}",
-            )
+            text = f"{_pods(len(waiting))} {need} to be evicted in {_spaces(waiting)}. {past}"
+            return True, "PodsPendingEviction", text.rstrip()
         return False, "Completed" if done else "NotStarted", past
 
     def _preview(self, rule: Object) -> str:

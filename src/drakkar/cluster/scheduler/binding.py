@@ -13,7 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from drakkar.cluster.scheduler.claims import ClaimDemand, Devices
+from drakkar.cluster.scheduler.claims import (
+    BINDING_TIMEOUT,
+    ClaimDemand,
+    Devices,
+    binding_progress,
+    has_binding_conditions,
+)
 from drakkar.cluster.scheduler.devices import DeviceState
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.client import Client
@@ -23,18 +29,17 @@ from drakkar.scheduling.extended_resources import ExtendedRequests, special_clai
 from drakkar.scheduling.pods import PodFacts
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
-BINDING_TIMEOUT = 600.0
 _ATTEMPTS = 5
 
 Object = Mapping[str, Any]
 
 
 class BindingError(Exception):
-    """The pod could not be bound; `plugin` and `message` are what the failure event says."""
+    """The pod could not be bound; the text is what the failure event says."""
 
-    def __init__(self, message: str, *, unschedulable: bool = False) -> None:
-        super().__init__(message)
-        self.unschedulable = unschedulable
+
+class _PreBindError(Exception):
+    """A claim could not be written, or its devices did not become ready."""
 
 
 @dataclass(slots=True)
@@ -84,9 +89,9 @@ class Binder:
                 await self._allocate_extended(pod, offer, reservation)
             elif demand is not None and demand.special is not None and offer.extended is not None:
                 await self._name_special(pod, offer.extended, demand.special["metadata"]["name"])
-        except ApiError as error:
-            raise BindingError(f'running PreBind plugin "DynamicResources": {error.message}') from error
-        await self._await_conditions(pod, node_name, _claim_names(demand))
+            await self._await_conditions(pod, node_name, _claim_names(demand, reservation))
+        except (ApiError, _PreBindError) as error:
+            raise BindingError(f'running PreBind plugin "DynamicResources": {error}') from error
         try:
             await self._client.create(PODS, _binding(pod, node_name), subresource="binding")
         except ApiError as error:
@@ -157,25 +162,30 @@ class Binder:
     async def _allocate(self, pod: PodFacts, claim: Object, allocation: dict[str, Any] | None) -> None:
         name, uid = claim["metadata"]["name"], claim["metadata"]["uid"]
         current = claim
+        doing = ""
         for attempt in range(_ATTEMPTS):
             try:
                 if attempt:
+                    doing = f"get updated claim {pod.namespace}/{name} after conflict"
                     current = await self._client.get(RESOURCE_CLAIMS, name, pod.namespace)
                 if current["metadata"]["uid"] != uid or current["metadata"].get("deletionTimestamp"):
-                    raise BindingError(f"claim {pod.namespace}/{name} got deleted in the meantime")
+                    raise _PreBindError(f"claim {pod.namespace}/{name} got deleted in the meantime")
                 present = (current.get("status") or {}).get("allocation")
                 if allocation is not None and present is not None:
-                    raise BindingError(f"claim {pod.namespace}/{name} got allocated elsewhere in the meantime")
+                    raise _PreBindError(f"claim {pod.namespace}/{name} got allocated elsewhere in the meantime")
                 if allocation is None and present is None:
-                    raise BindingError(f"claim {pod.namespace}/{name} got deallocated in the meantime")
+                    raise _PreBindError(f"claim {pod.namespace}/{name} got deallocated in the meantime")
                 if FINALIZER not in (current["metadata"].get("finalizers") or ()):
+                    doing = f"add finalizer to claim {pod.namespace}/{name}"
                     current = await self._client.update(RESOURCE_CLAIMS, _with_finalizer(current))
+                what = "reservation" if allocation is None else "allocation and reservation"
+                doing = f"add {what} to claim {pod.namespace}/{name}"
                 updated = _with_allocation(current, allocation, rfc3339(self._clock.now()), pod)
                 self._devices.confirm(await self._client.update(RESOURCE_CLAIMS, updated, subresource="status"))
                 return
             except ApiError as error:
                 if not error.conflict or attempt == _ATTEMPTS - 1:
-                    raise
+                    raise _PreBindError(f"{doing}: {error}") from error
 
     async def _allocate_extended(self, pod: PodFacts, offer: Devices, reservation: Reservation) -> None:
         assert offer.extended is not None and offer.extended_allocation is not None
@@ -197,26 +207,26 @@ class Binder:
 
     async def _await_conditions(self, pod: PodFacts, node_name: str, names: list[str]) -> None:
         """Wait for devices that must be attached first (KEP-5007)."""
+        claims = [self._devices.claim(pod.namespace, name) for name in names]
+        if not any(claim is not None and has_binding_conditions(claim) for claim in claims):
+            return
+        self._announce(
+            pod, "Normal", "BindingConditionsPending", f"waiting for binding conditions for device on node {node_name}"
+        )
         deadline = self._clock.monotonic() + BINDING_TIMEOUT
-        announced = False
         for name in names:
             while True:
                 claim = self._devices.claim(pod.namespace, name)
                 if claim is None:
-                    raise BindingError(f"claim {pod.namespace}/{name} got deleted in the meantime")
-                failed, pending = _conditions(claim)
-                if failed:
-                    await self._give_up(claim)
-                    raise BindingError(f"device binding failed: {failed}", unschedulable=True)
-                if not pending:
+                    raise _PreBindError(f'resourceclaim "{name}" not found')
+                # What failed or took too long is given up in the next attempt, which finds it in the claim.
+                failure, ready = binding_progress(claim)
+                if failure:
+                    raise _PreBindError(failure)
+                if ready:
                     break
-                if not announced:
-                    announced = True
-                    text = f"waiting for binding conditions for device on node {node_name}"
-                    self._announce(pod, "Normal", "BindingConditionsPending", text)
                 if not await self._changed(claim["metadata"]["uid"], deadline - self._clock.monotonic()):
-                    await self._give_up(claim)
-                    raise BindingError("device binding timeout", unschedulable=True)
+                    raise _PreBindError("device binding timeout")
 
     async def _changed(self, uid: str, seconds: float) -> bool:
         """Wait for a change of the claim; false if `seconds` passed first."""
@@ -230,14 +240,6 @@ class Binder:
                 wait.cancel()
             self._waiting.pop(uid, None)
         return waits[0] in done
-
-    async def _give_up(self, claim: Object) -> None:
-        try:
-            current = await self._client.get(RESOURCE_CLAIMS, claim["metadata"]["name"], claim["metadata"]["namespace"])
-            await self.deallocate(current)
-        except ApiError as error:
-            if not error.not_found:
-                raise BindingError(error.message) from error
 
 
 def _binding(pod: PodFacts, node_name: str) -> dict[str, Any]:
@@ -271,26 +273,6 @@ def _reserved(claim: Object, pod: PodFacts) -> bool:
     return any(one.get("uid") == pod.uid for one in (claim.get("status") or {}).get("reservedFor") or ())
 
 
-def _claim_names(demand: ClaimDemand | None) -> list[str]:
-    if demand is None:
-        return []
-    return [claim["metadata"]["name"] for claim in [*demand.open, *(one for one, _ in demand.fixed)]]
-
-
-def _conditions(claim: Object) -> tuple[str, bool]:
-    """What failed (or nothing), and whether some binding condition is still missing."""
-    status = claim.get("status") or {}
-    known = {(one["driver"], one["pool"], one["device"]): one for one in status.get("devices") or ()}
-    pending = False
-    for result in ((status.get("allocation") or {}).get("devices") or {}).get("results") or ():
-        wanted = result.get("bindingConditions")
-        if not wanted:
-            continue
-        device = known.get((result["driver"], result["pool"], result["device"])) or {}
-        true = {one["type"]: one for one in device.get("conditions") or () if one.get("status") == "True"}
-        for failure in result.get("bindingFailureConditions") or ():
-            if failure in true:
-                text = f"condition {failure} is true for device {result['driver']}/{result['pool']}/{result['device']}"
-                return text, False
-        pending = pending or any(condition not in true for condition in wanted)
-    return "", pending
+def _claim_names(demand: ClaimDemand | None, reservation: Reservation) -> list[str]:
+    claims = [] if demand is None else [*demand.open, *(one for one, _ in demand.fixed)]
+    return [claim["metadata"]["name"] for claim in [*claims, *reservation.created]]

@@ -6,14 +6,17 @@ Nothing here writes; `binding` does.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from drakkar.allocation import Allocation, AllocationError, Features, Pod, Refusal
 from drakkar.cluster.scheduler.devices import DeviceState
+from drakkar.kube.clock import parse_rfc3339
 from drakkar.scheduling.extended_resources import (
     IN_MEMORY_NAME,
     ExtendedRequests,
@@ -29,6 +32,7 @@ PLUGIN = "DynamicResources"
 CANNOT_ALLOCATE = "cannot allocate all claims"
 NOT_ON_NODE = "resourceclaim not available on the node"
 MAX_CONSUMERS = 256
+BINDING_TIMEOUT = 600.0
 _FEATURES = Features()
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -52,7 +56,8 @@ class ClaimDemand:
     """A pod's claims at the start of an attempt.
 
     `fixed` are allocated claims with the node selector of their allocation, `open` those that still need devices.
-    `special` is a claim for extended resources that an earlier attempt made; it is among them. `asked` is the open
+    `special` is a claim for extended resources that an earlier attempt made; it is among them. `broken` are
+    allocated claims whose devices could not be made ready; they keep the pod off every node. `asked` is the open
     claims made ready for the allocator, once for all nodes.
     """
 
@@ -60,6 +65,7 @@ class ClaimDemand:
     open: list[Object] = field(default_factory=list)
     device_backed: frozenset[str] = frozenset()
     special: Object | None = None
+    broken: list[Object] = field(default_factory=list)
     asked: Pod | None = None
 
     @property
@@ -77,6 +83,7 @@ class ClaimDemand:
             [
                 [claim["spec"] for claim in self.open],
                 [[claim["metadata"]["uid"], claim["status"]["allocation"]] for claim, _ in self.fixed],
+                [claim["metadata"]["uid"] for claim in self.broken],
                 sorted(self.device_backed),
             ]
         )
@@ -116,8 +123,11 @@ def blocked(pod: PodFacts, devices: DeviceState) -> str | None:
     return None
 
 
-def demand_of(pod: PodFacts, devices: DeviceState) -> ClaimDemand | Rejection | None:
-    """The pod's claims (PreFilter); a refusal that holds for all nodes; None if the pod has nothing to do with it."""
+def demand_of(pod: PodFacts, devices: DeviceState, now: datetime | None = None) -> ClaimDemand | Rejection | None:
+    """The pod's claims (PreFilter); a refusal that holds for all nodes; None if the pod has nothing to do with it.
+
+    `now` decides whether devices had long enough to become ready.
+    """
     demand = ClaimDemand(device_backed=devices.class_names.backed(pod.requests))
     for reference in pod.claims:
         refusal = _include(reference, pod, demand, devices)
@@ -126,6 +136,7 @@ def demand_of(pod: PodFacts, devices: DeviceState) -> ClaimDemand | Rejection | 
     demand.special = devices.special_claim(pod.uid) if demand.device_backed else None
     if demand.special is not None:
         _sort_in(demand.special, demand)
+    demand.broken = [claim for claim, _ in demand.fixed if _is_broken(claim, now)]
     return demand if demand.open or demand.fixed or demand.device_backed else None
 
 
@@ -133,6 +144,8 @@ def devices_on(
     node: NodeState, pod: PodFacts, demand: ClaimDemand, devices: DeviceState, limit: Limit | None = None
 ) -> Devices | Rejection:
     """The devices `node` would give the pod (Filter). Raises `SchedulingError` for what no node could answer."""
+    if demand.broken:
+        return Rejection((NOT_ON_NODE,), PLUGIN)
     for _, selector in demand.fixed:
         if selector is not None and not selector.matches(node.name, node.labels):
             return Rejection((NOT_ON_NODE,), PLUGIN)
@@ -154,6 +167,47 @@ def devices_on(
     if isinstance(outcome, Refusal):
         return Rejection((CANNOT_ALLOCATE,), PLUGIN, detail=outcome)
     return _sorted_out(found, demand, outcome)
+
+
+def has_binding_conditions(claim: Object) -> bool:
+    """Whether some device of the claim must be made ready before the pod is bound."""
+    return any(result.get("bindingConditions") for result in _results(claim))
+
+
+def binding_progress(claim: Object) -> tuple[str, bool]:
+    """What failed while devices were made ready (or nothing), and whether all of them are ready."""
+    reports = {
+        (one["driver"], one["pool"], one["device"]): one for one in (claim.get("status") or {}).get("devices") or ()
+    }
+    for result in _results(claim):
+        wanted = result.get("bindingConditions")
+        if not wanted:
+            continue
+        report = reports.get((result["driver"], result["pool"], result["device"])) or {}
+        true = {one["type"]: one for one in report.get("conditions") or () if one.get("status") == "True"}
+        for name in result.get("bindingFailureConditions") or ():
+            if name in true:
+                text = json.dumps(true[name].get("message") or "", ensure_ascii=False)
+                reason = true[name].get("reason") or ""
+                return f"claim {claim['metadata']['name']} binding failed: reason={reason}, message={text}", False
+        if any(name not in true for name in wanted):
+            return "", False
+    return "", True
+
+
+def _is_broken(claim: Object, now: datetime | None) -> bool:
+    if not has_binding_conditions(claim):
+        return False
+    failure, ready = binding_progress(claim)
+    stamp = claim["status"]["allocation"].get("allocationTimestamp")
+    if failure or ready or now is None or not stamp:
+        return bool(failure)
+    return parse_rfc3339(stamp) + timedelta(seconds=BINDING_TIMEOUT) < now
+
+
+def _results(claim: Object) -> list[Object]:
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    return list((allocation.get("devices") or {}).get("results") or ())
 
 
 def _prepared(demand: ClaimDemand, claims: list[Object], devices: DeviceState, limit: Limit | None) -> Pod:

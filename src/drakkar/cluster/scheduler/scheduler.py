@@ -160,7 +160,7 @@ class Scheduler:
             self._reporter.failed(pod, "Unschedulable", NO_NODES)
             return
         promised = self._preemptor.redeem(pod.uid)
-        demand = demand_of(pod, self._devices)
+        demand = demand_of(pod, self._devices, self._clock.now())
         if isinstance(demand, Rejection):
             self._refused_everywhere(entry, demand, started)
             return
@@ -197,8 +197,7 @@ class Scheduler:
         except (BindingError, DrakkarError, OSError) as error:
             await self._unreserve(pod, reservation)
             if self._pending.get(pod.uid) is entry:
-                reason = "Unschedulable" if getattr(error, "unschedulable", False) else "SchedulerError"
-                self._reporter.failed(pod, reason, str(error))
+                self._reporter.failed(pod, "SchedulerError", str(error))
                 self._pending.back_off(entry)
             self._concern(_NODE)
             return
@@ -274,9 +273,11 @@ class Scheduler:
         nodes = [self._view.nodes[name] for name, one in outcome.rejections.items() if NOT_ON_NODE in one.reasons]
         for claim, selector in demand.fixed:
             users = [one.get("uid") for one in (claim.get("status") or {}).get("reservedFor") or ()]
-            if selector is None or users not in ([], [pod.uid]):
+            if users not in ([], [pod.uid]):
                 continue
-            if any(not selector.matches(node.name, node.labels) for node in nodes):
+            if claim in demand.broken:
+                return claim
+            if selector is not None and any(not selector.matches(node.name, node.labels) for node in nodes):
                 return claim
         return None
 
