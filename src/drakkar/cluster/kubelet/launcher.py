@@ -164,6 +164,10 @@ async def _request(
     hostname = pod["spec"].get("hostname") or metadata["name"]
     context = dict(pod["spec"].get("securityContext") or {}) | dict(spec.get("securityContext") or {})
     capabilities = context.get("capabilities") or {}
+    if context.get("runAsNonRoot") and context.get("runAsUser") == 0:
+        raise ConfigError(
+            f'container\'s runAsUser breaks non-root policy (pod: "{podspec.described(pod)}", container: {name})'
+        )
     mounts = volumes.mounts(spec, expanded) + _own_mounts(node, pod, spec, hostname)
     return ContainerRequest(
         id=uuid.uuid4().hex + uuid.uuid4().hex,

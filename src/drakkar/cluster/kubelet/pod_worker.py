@@ -123,7 +123,7 @@ class PodWorker:
             try:
                 delay = await self._sync()
                 failures = 0
-            except DrakkarError as error:
+            except (DrakkarError, OSError, TimeoutError) as error:
                 failures += 1
                 delay = min(0.1 * 2**failures, RETRY_SECONDS) * random.uniform(1.0, 1.5)  # noqa: S311
                 _log.info("pod %s: %s (again in %.1f s)", podspec.key(self.pod), error, delay)
@@ -172,12 +172,15 @@ class PodWorker:
         if self._remaining_retry() is not None:
             return False
         work = asyncio.ensure_future(self._prepare_now())
-        # Who waits long shows where it stands; who is quick saves a write.
-        done, _ = await asyncio.wait({work}, timeout=_SHOW_AFTER)
-        if not done:
-            await self._publish()
-        if await work:
-            self._set_up = True
+        try:
+            # Who waits long shows where it stands; who is quick saves a write.
+            done, _ = await asyncio.wait({work}, timeout=_SHOW_AFTER)
+            if not done:
+                await self._publish()
+            self._set_up = await work
+        finally:
+            work.cancel()  # a worker that is stopped must not go on preparing beside its successor
+        if self._set_up:
             return True
         await self._publish()
         return False

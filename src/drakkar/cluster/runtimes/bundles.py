@@ -95,7 +95,12 @@ class BundleRuntime:
         self._containers.clear()
 
     async def create(self, request: ContainerRequest) -> ContainerRecord:
-        image = self.images.find(request.image)
+        try:
+            image = self.images.find(request.image)
+        except DrakkarError as error:
+            raise ContainerError(
+                f"{error.message}: {error.subject}", reason="CreateContainerError", subject=request.image
+            ) from error
         bundle = self.root / "containers" / request.id
         config = container_config(request, image)
         if not config["process"]["args"]:
