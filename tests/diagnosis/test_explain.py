@@ -19,6 +19,7 @@ def test_a_selector_that_nothing_satisfies_is_named_with_wanted_and_actual_value
     shown = render.text(verdict, width=10_000)
     assert BIG in shown
     assert "memory is 40Gi on 2 devices, e.g. gpu.nvidia.com/n1/gpu-0" in shown
+    assert "(wanted > 40Gi, memory is 40Gi)" in verdict.sentence
 
 
 def test_only_the_false_clause_of_a_selector_is_named() -> None:
@@ -271,3 +272,108 @@ def test_another_class_of_devices_is_not_counted() -> None:
     assert verdict.cause == "selector-matches-nothing"
     assert "no published device is of class nic" in verdict.sentence
     assert "gpu.nvidia.com on 2" in render.text(verdict, width=10_000)
+
+
+def test_an_extended_resource_is_followed_to_its_class() -> None:
+    stands_behind = device_class()
+    stands_behind["spec"]["extendedResourceName"] = "nvidia.com/gpu"
+    limits = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    waiting = pod("p", spec={"containers": [{"name": "main", **limits}]})
+    snapshot = world(
+        stands_behind, claim("a", held="n1/gpu-0", users=("pa",)), claim("b", held="n2/gpu-0", users=("pb",)),
+        pod("pa", claim_name="a", on="n1", phase="Running"), pod("pb", claim_name="b", on="n2", phase="Running"),
+        waiting,
+    )  # fmt: skip
+    verdict = explain(snapshot, "pod/ml/p")
+    assert verdict.cause == "devices-in-use"
+    assert "claim for nvidia.com/gpu" in verdict.sentence
+
+
+def test_a_rollout_that_only_its_own_old_pods_could_unblock() -> None:
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+    deployment = {
+        "kind": "Deployment",
+        "metadata": {"name": "d", "namespace": "ml", "uid": "d"},
+        "spec": {"replicas": 2, "strategy": strategy},
+    }
+    sets, pods, claims = [], [], []
+    for number, revision in enumerate(("old", "old", "new")):
+        owner = [{"kind": "Deployment", "name": "d", "uid": "d", "controller": True}]
+        sets.append({"kind": "ReplicaSet", "metadata": {"name": revision, "uid": revision, "ownerReferences": owner}})
+        mine = [{"kind": "ReplicaSet", "name": revision, "uid": revision, "controller": True}]
+        more = {"ownerReferences": mine, "labels": {"pod-template-hash": revision}}
+        held = {"held": f"n{number + 1}/gpu-0", "users": (f"p{number}",)} if revision == "old" else {}
+        claims.append(claim(f"c{number}", **held))  # type: ignore[arg-type]
+        where = {"on": f"n{number + 1}", "phase": "Running"} if revision == "old" else {}
+        pods.append(pod(f"p{number}", claim_name=f"c{number}", **where, **more))  # type: ignore[arg-type]
+    verdict = explain(world(deployment, *sets, *pods, *claims), "pod/ml/p2")
+    assert (verdict.cause, verdict.subject) == ("rollout-deadlock", "Deployment/ml/d")
+    assert "maxUnavailable 0" in verdict.sentence
+
+
+def test_admin_access_needs_a_label_on_the_namespace() -> None:
+    spec = devices()
+    spec["requests"][0]["exactly"]["adminAccess"] = True
+    namespace = {"kind": "Namespace", "metadata": {"name": "ml", "uid": "ns"}}
+    snapshot = world(namespace, template("t", spec), pod("p", template_name="t"))
+    assert explain(snapshot, "pod/ml/p").cause == "admin-access-denied"
+    namespace["metadata"]["labels"] = {"resource.kubernetes.io/admin-access": "true"}  # type: ignore[index]
+    assert explain(world(namespace, template("t", spec), pod("p", template_name="t")), "pod/ml/p").cause != (
+        "admin-access-denied"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("RuntimeError: no kernel image is available for execution on the device", "application-cuda-mismatch"),
+        ("CUDA driver version is insufficient for CUDA runtime version", "application-cuda-mismatch"),
+        ("ValueError: bad input", "not-enough-evidence"),
+    ],
+)
+def test_a_program_that_does_not_fit_its_gpu_is_told_apart_from_one_that_fails(line: str, cause: str) -> None:
+    made, failing = bound()
+    waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
+    failing["status"]["containerStatuses"] = [{"name": "main", "ready": False, "state": waiting}]
+    snapshot = world(made, failing, events=(event(failing, "Scheduled", "ok"),), logs={LogKey("ml", "p", "main"): line})
+    assert explain(snapshot, "pod/ml/p").cause == cause
+
+
+def test_a_checkpoint_from_before_the_reboot() -> None:
+    made, waiting = bound()
+    checkpoint = {"v2": {"nodeBootID": "old", "preparedClaims": {uid("ResourceClaim", "c"): {}}}}
+    rebooted = node("n1")
+    rebooted["status"]["nodeInfo"] = {"bootID": "new"}
+    failed = event(waiting, "FailedPrepareDynamicResources", "prepare dynamic resources: device busy")
+    snapshot = world(
+        rebooted, made, waiting, events=(event(waiting, "Scheduled", "ok"), failed),
+        nodes={"n1": NodeCapture("n1", {"checkpoint.json": json.dumps(checkpoint)})},
+    )  # fmt: skip
+    assert explain(snapshot, "pod/ml/p").cause == "prepared-state-stale"
+
+
+def test_an_upgrade_that_waits_for_pods() -> None:
+    labels = {"nvidia.com/gpu-driver-upgrade-state": "pod-deletion-required"}
+    made = claim("c", held="n1/gpu-0", users=("p",))
+    running = pod("p", claim_name="c", on="n1", phase="Running")
+    verdict = explain(world(node("n1", labels=labels), made, running), "node/n1")
+    assert verdict.cause == "driver-upgrade-blocked"
+    assert "ml/p" in verdict.sentence
+
+
+def test_the_hosts_own_imex_service_blocks_a_domain() -> None:
+    domain = {
+        "kind": "ComputeDomain",
+        "metadata": {"name": "cd", "namespace": "ml", "uid": "cd"},
+        "spec": {"numNodes": 1},
+        "status": {"status": "NotReady", "nodes": [{"name": "n1", "status": "NotReady", "cliqueID": "q"}]},
+    }
+    units = {"n1": NodeCapture("n1", {"units.txt": "nvidia-imex.service loaded active running IMEX\n"})}
+    assert explain(world(domain, nodes=units), "computedomain/ml/cd").cause == "compute-domain-imex-conflict"
+
+
+def test_numbers_that_are_wrong_about_a_path_that_works() -> None:
+    series = 'DCGM_FI_DEV_GPU_TEMP{UUID="GPU-1",Hostname="n1",exported_pod="p"} 50\n'
+    assert examine(world(metrics={"a.prom": series})).cause == "label-rewrite"
+    log = {LogKey("mon", "dcgm-exporter-x", "exporter"): "rpc error: received message larger than max (5 vs. 4)"}
+    assert examine(world(logs=log)).cause == "exporter-message-limit"

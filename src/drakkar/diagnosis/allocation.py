@@ -13,9 +13,10 @@ from typing import Any, Final
 
 from drakkar.allocation import AllocationError, ClusterState, allocate
 from drakkar.diagnosis.funnel import Funnel, Request, device_values, funnel_of, lookup, references, requests_of, shown
-from drakkar.diagnosis.situation import ClaimUse, Published, Situation, affected
+from drakkar.diagnosis.situation import ClaimUse, Published, Situation, affected, owner_chain
 from drakkar.diagnosis.verdict import Evidence, Finding
 from drakkar.errors import DrakkarError
+from drakkar.evidence.records import pods_of_claim
 from drakkar.evidence.snapshot import message_of, name_of, namespace_of, reference
 from drakkar.kube.quantity import Quantity
 
@@ -29,7 +30,7 @@ def unallocated(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Iter
     """What keeps the first claim without allocation from getting its devices."""
     refusals = situation.refusals(pod)
     for use in uses:
-        if use.allocation is not None or (use.claim is None and use.template is None):
+        if use.allocation is not None or not use.devices:
             continue
         for request in requests_of(use.devices):
             if situation.snapshot.get("DeviceClass", request.class_name) is None:
@@ -117,12 +118,13 @@ def _none_of_class(situation: Situation, pod: Object, use: ClaimUse, funnel: Fun
 
 
 def _matches_nothing(situation: Situation, pod: Object, use: ClaimUse, funnel: Funnel) -> Finding:
-    clauses = Counter(clause for _, clause, _ in funnel.unmatched)
+    clauses = Counter(clause.text for _, clause, _ in funnel.unmatched)
     clause, count = clauses.most_common(1)[0]
+    wanted = next((false.wanted for _, false, _ in funnel.unmatched if false.text == clause), "")
     values: dict[str, Counter[str]] = {}
     examples: dict[tuple[str, str], Published] = {}
     for published, false_clause, _ in funnel.unmatched:
-        if false_clause == clause:
+        if false_clause.text == clause:
             for name, value in device_values(published, clause).items():
                 values.setdefault(name, Counter())[value] += 1
                 examples.setdefault((name, value), published)
@@ -134,7 +136,11 @@ def _matches_nothing(situation: Situation, pod: Object, use: ClaimUse, funnel: F
     short = "; ".join(
         f"{name} is {', '.join(value for value, _ in counted.most_common(_SHOWN))}" for name, counted in values.items()
     )
+    if short and wanted:
+        short = f"wanted {wanted}, {short}"
     evidence = [Evidence(clause, _where(use, funnel.request))]
+    if wanted:
+        evidence.append(Evidence(f"wanted: {wanted}"))
     evidence += [Evidence(text) for text in actual]
     evidence += [Evidence("; ".join(funnel.lines()))]
     return _finding(
@@ -205,6 +211,9 @@ def _held(situation: Situation, pod: Object, label: str, funnel: Funnel, lines: 
     unused = [claim for _, claims in funnel.held for claim in claims if _forgotten(situation, claim)]
     if unused:
         return _retained(situation, pod, label, unused[0], funnel, lines)
+    deadlock = _rollout(situation, pod, label, funnel, lines)
+    if deadlock is not None:
+        return deadlock
     evidence = []
     holders: dict[str, str] = {}
     for published, claims in funnel.held:
@@ -219,6 +228,42 @@ def _held(situation: Situation, pod: Object, label: str, funnel: Funnel, lines: 
         [*evidence, lines, *_scheduling(situation, pod)],
         "wait until one is given back, or add devices",
     )  # fmt: skip
+
+
+def _rollout(situation: Situation, pod: Object, label: str, funnel: Funnel, lines: Evidence) -> Finding | None:
+    """Whether a rollout waits for devices that only its own old pods hold, and may not end those first."""
+    snapshot = situation.snapshot
+    owners = [owner for owner in owner_chain(snapshot, pod) if owner.get("kind") == "Deployment"]
+    if not owners or funnel.free:
+        return None
+    deployment = owners[0]
+    strategy = (deployment.get("spec") or {}).get("strategy") or {}
+    if strategy.get("type") == "Recreate":
+        return None
+    limit = (strategy.get("rollingUpdate") or {}).get("maxUnavailable", "25%")
+    replicas = (deployment.get("spec") or {}).get("replicas", 1)
+    allowed = replicas * int(str(limit).rstrip("%")) // 100 if str(limit).endswith("%") else int(limit)
+    users = [user for _, claims in funnel.held for claim in claims for user in pods_of_claim(snapshot, claim)]
+    old = [user for user in users if deployment in owner_chain(snapshot, user)]
+    mine = (pod["metadata"].get("labels") or {}).get("pod-template-hash")
+    older = [user for user in old if (user["metadata"].get("labels") or {}).get("pod-template-hash") != mine]
+    if allowed or not older:
+        return None
+    names = ", ".join(map(name_of, older[:_SHOWN]))
+    return Finding(
+        "rollout-deadlock",
+        reference(deployment),
+        f"the rollout of {name_of(deployment)} cannot go on: its new pod {name_of(pod)} needs a device, its old pods"
+        f" {names} hold them, and maxUnavailable {limit} forbids to end one first",
+        (
+            Evidence(f"maxUnavailable {limit} of {replicas} replicas", f"{reference(deployment)} spec.strategy"),
+            *(Evidence(f"old pod {name_of(user)} holds a device", reference(user)) for user in older[:_SHOWN]),
+            lines,
+            *_scheduling(situation, pod),
+        ),
+        "set strategy Recreate, or maxSurge 0 with maxUnavailable 1",
+        affects=affected(snapshot, pod),
+    )
 
 
 def _forgotten(situation: Situation, claim: Object) -> bool:
@@ -315,7 +360,7 @@ def _consumed(claim: Object, published: Published, name: str) -> Quantity | None
 
 def _together(situation: Situation, pod: Object, uses: list[ClaimUse], refusals: dict[str, str]) -> Iterator[Finding]:
     """Each request alone could be met; ask the allocator for all claims together, with and without constraints."""
-    claims = [_as_claim(pod, use) for use in uses if use.claim is not None or use.template is not None]
+    claims = [_as_claim(pod, use) for use in uses if use.devices]
     open_claims = [claim for claim in claims if not (claim.get("status") or {}).get("allocation")]
     if not open_claims:
         return
@@ -388,7 +433,7 @@ def _spread(counted: Counter[str]) -> str:
 def _as_claim(pod: Object, use: ClaimUse) -> Object:
     if use.claim is not None:
         return use.claim
-    metadata = {"name": use.template_name, "namespace": namespace_of(pod), "uid": "none"}
+    metadata = {"name": _label(use), "namespace": namespace_of(pod), "uid": "none"}
     return {"metadata": metadata, "spec": {"devices": use.devices}, "status": {}}
 
 
@@ -439,7 +484,7 @@ def _amounts(request: Request) -> str:
 
 
 def _label(use: ClaimUse) -> str:
-    return use.claim_name or use.template_name
+    return use.claim_name or use.template_name or f"for {use.entry.get('name', '')}"
 
 
 def _where(use: ClaimUse, request: Request) -> str:

@@ -23,6 +23,7 @@ def findings(situation: Situation) -> Iterator[Finding]:
     domains = situation.snapshot.all("ComputeDomain")
     yield from _overlaps(domains)
     for domain in domains:
+        yield from _host_service(situation, domain)
         yield from _waiting(situation, domain)
 
 
@@ -46,6 +47,28 @@ def _overlaps(domains: list[Object]) -> Iterator[Finding]:
                 "run one domain per clique, or let both jobs share one domain; NCCL_MNNVL_ENABLE=0 avoids the fabric",
             )
             return
+
+
+def _host_service(situation: Situation, domain: Object) -> Iterator[Finding]:
+    """An IMEX service of the host holds the port that the domain's own daemon needs."""
+    if (domain.get("status") or {}).get("status") == "Ready":
+        return
+    for node in _nodes(domain):
+        name = node.get("name", "")
+        capture = situation.snapshot.nodes.get(name)
+        lines = capture.text("units.txt").splitlines() if capture is not None else []
+        running = [line.strip() for line in lines if "nvidia-imex.service" in line and " active " in line]
+        if running:
+            yield Finding(
+                "compute-domain-imex-conflict",
+                reference(domain),
+                f"the host's own nvidia-imex.service on {name} blocks the daemon of ComputeDomain {name_of(domain)}",
+                (
+                    Evidence(running[0], f"{name} units.txt"),
+                    Evidence(f"{name} is {node.get('status', 'NotReady')}", f"{reference(domain)} status.nodes"),
+                ),
+                f"systemctl disable --now nvidia-imex.service on {name}",
+            )
 
 
 def _waiting(situation: Situation, domain: Object) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from drakkar.diagnosis import domains, inventory, lifecycle, manifests, telemetry, workloads
+from drakkar.diagnosis import domains, inventory, lifecycle, manifests, telemetry, upgrades, workloads
 from drakkar.diagnosis.situation import Situation
 from drakkar.diagnosis.targets import TargetError, pods_of_target, resolve_target
 from drakkar.diagnosis.verdict import HEALTHY, UNDECIDED, Finding, Verdict, cause_of
@@ -33,6 +33,8 @@ _RANKS: Final = {
     "compute-domain-waiting": 2,
     "compute-domain-imex-conflict": 2,
     "allocator-conflict": 7,
+    "driver-reload-survivor": 7,
+    "unprepare-blocked": 3,
     "unschedulable-other": 9,
     UNDECIDED: 10,
     HEALTHY: 11,
@@ -120,6 +122,7 @@ def _wider(situation: Situation) -> Iterator[Finding]:
     """What is not about one workload: manifests, nodes, drivers, domains, numbers."""
     yield from manifests.findings(situation.snapshot)
     yield from lifecycle.findings(situation)
+    yield from upgrades.findings(situation)
     yield from domains.findings(situation)
     yield from inventory.nodes(situation)
     yield from telemetry.findings(situation)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from drakkar.allocation.taints import untolerated
+from drakkar.diagnosis.selectors import Broken, FalseClause, Selectors
 from drakkar.diagnosis.situation import Published, Situation
 
 __all__ = ["Funnel", "Request", "device_values", "funnel_of", "requests_of"]
@@ -53,7 +54,7 @@ class Funnel:
     request: Request
     looked_at: int = 0
     other_class: int = 0
-    unmatched: list[tuple[Published, str, str]] = field(default_factory=list)
+    unmatched: list[tuple[Published, FalseClause, str]] = field(default_factory=list)
     errors: dict[str, tuple[str, Published]] = field(default_factory=dict)
     invalid: dict[str, str] = field(default_factory=dict)
     tainted: list[tuple[Published, Object]] = field(default_factory=list)
@@ -71,7 +72,7 @@ class Funnel:
             f"{self.looked_at} devices are published",
             f"{self.other_class} are not of class {self.request.class_name}",
         ]
-        clauses = Counter(clause for _, clause, _ in self.unmatched)
+        clauses = Counter(clause.text for _, clause, _ in self.unmatched)
         rows += [f"{count} fail {clause}" for clause, count in clauses.most_common(3)]
         rows += [f"{expression} fails: {text}" for expression, (text, _) in self.errors.items()]
         if self.tainted:
@@ -120,14 +121,13 @@ def funnel_of(situation: Situation, request: Request) -> Funnel:
         if (text := (selector.get("cel") or {}).get("expression"))
     ]
     funnel = Funnel(request)
-    selectors = _Selectors(funnel)
+    selectors = situation.selectors
     for published in situation.devices:
         funnel.looked_at += 1
-        if not all(selectors.accepts(text, published, quiet=True) for text in class_selectors):
+        if not all(selectors.answer(text, published) is True for text in class_selectors):
             funnel.other_class += 1
             continue
-        refused = next((text for text in request.expressions if not selectors.accepts(text, published)), None)
-        if refused is not None:
+        if not _accepted(funnel, selectors, published):
             continue
         taints = untolerated(published.taints, list(request.tolerations))
         holders = situation.holders.get(published.key, [])
@@ -141,49 +141,21 @@ def funnel_of(situation: Situation, request: Request) -> Funnel:
     return funnel
 
 
-class _Selectors:
-    """Evaluates selectors for one funnel and files what they refuse."""
-
-    def __init__(self, funnel: Funnel) -> None:
-        from drakkar.cel import device_environment
-
-        self._funnel = funnel
-        self._environment = device_environment()
-        self._programs: dict[str, Any] = {}
-
-    def accepts(self, text: str, published: Published, *, quiet: bool = False) -> bool:
-        """Whether a selector accepts a device; `quiet` files nothing (class selectors)."""
-        from drakkar.cel import CelError, DeviceValue
-
-        if text not in self._programs:
-            try:
-                self._programs[text] = self._environment.compile(text)
-            except CelError as error:
-                self._programs[text] = None
-                self._funnel.invalid[text] = str(error)
-        program = self._programs[text]
-        if program is None:
-            return False
-        try:
-            value = DeviceValue.from_json(published.key.driver, published.device)
-            if program.evaluate({"device": value}).value is True:
-                return True
-        except CelError as error:
-            if not quiet:
-                self._funnel.errors.setdefault(text, (str(error), published))
-            return False
-        if not quiet:
-            clause = self._false_clause(program, text, value)
-            self._funnel.unmatched.append((published, clause, text))
+def _accepted(funnel: Funnel, selectors: Selectors, published: Published) -> bool:
+    """Whether the request's own selectors accept a device; files what the first that does not says."""
+    for text in funnel.request.expressions:
+        answer = selectors.answer(text, published)
+        if answer is True:
+            continue
+        if isinstance(answer, Broken):
+            if answer.compiling:
+                funnel.invalid.setdefault(text, answer.text)
+            else:
+                funnel.errors.setdefault(text, (answer.text, published))
+        else:
+            funnel.unmatched.append((published, selectors.false_clause(text, published), text))
         return False
-
-    def _false_clause(self, program: Any, text: str, value: Any) -> str:
-        results = program.evaluate_clauses({"device": value})
-        for result in results:
-            if getattr(result, "value", None) is False:
-                clause = getattr(result, "clause", None)
-                return str(getattr(clause, "text", None) or getattr(result, "text", None) or text)
-        return text
+    return True
 
 
 _REFERENCE: Final = re.compile(

@@ -79,6 +79,8 @@ def _node(situation: Situation, node: Object) -> Iterator[Finding]:
     crash = next(_crashes(situation, node, plugins), None)
     if crash is not None:
         yield crash
+    elif (rejected := next(_rejected(situation, node, plugins), None)) is not None:
+        yield rejected
     elif slices:
         yield _empty(situation, node, slices, plugins)
     elif plugins and all(ready(plugin) for plugin in plugins):
@@ -93,6 +95,25 @@ def _node(situation: Situation, node: Object) -> Iterator[Finding]:
         )  # fmt: skip
     else:
         yield from _withdrawn(situation, node, plugins)
+
+
+def _rejected(situation: Situation, node: Object, plugins: list[Object]) -> Iterator[Finding]:
+    """The API server refuses what the driver publishes."""
+    for plugin in plugins:
+        for key, text in situation.snapshot.logs_of(plugin):
+            lines = [line.strip() for line in text.splitlines() if _REFUSED.search(line)]
+            if lines:
+                yield Finding(
+                    "slice-rejected",
+                    reference(node),
+                    f"the API server refuses the slices of the driver on {name_of(node)}: {lines[-1]}",
+                    (Evidence(lines[-1], f"log of {key.pod}/{key.container}"), *_hardware(situation, name_of(node))),
+                    "grant the driver resourceslices, or upgrade the driver to one that fits this server's version",
+                )
+                return
+
+
+_REFUSED: Final = re.compile(r"resourceslices?\S* .*(is invalid|is forbidden|Unprocessable|forbidden:)", re.I)
 
 
 def _withdrawn(situation: Situation, node: Object, plugins: list[Object]) -> Iterator[Finding]:

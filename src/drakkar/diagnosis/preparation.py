@@ -45,6 +45,7 @@ def unprepared(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Itera
             if found is not None:
                 yield found
                 return
+    yield from _other_boot(situation, pod, uses, failures[-1])
     last = failures[-1]
     node = (pod.get("spec") or {}).get("nodeName", "")
     yield Finding(
@@ -105,6 +106,29 @@ def _not_registered(
         tuple(evidence),
         f"bring the driver on {node} back (its node plugin, or the process that serves it); the kubelet then retries",
         affects=affected(situation.snapshot, pod) | {f"Node/{node}"},
+    )
+
+
+def _other_boot(situation: Situation, pod: Object, uses: list[ClaimUse], event: Object) -> Iterator[Finding]:
+    """The driver's checkpoint holds the claim from before the node's last boot."""
+    node = (pod.get("spec") or {}).get("nodeName", "")
+    capture = situation.snapshot.nodes.get(node)
+    running = ((situation.snapshot.get("Node", node) or {}).get("status") or {}).get("nodeInfo", {}).get("bootID", "")
+    recorded = capture.driver_boot if capture is not None else ""
+    held = [use.claim_name for use in uses if capture is not None and uid_of(use.claim or {}) in capture.driver_claims]
+    if not recorded or not running or recorded == running or not held:
+        return
+    yield Finding(
+        "prepared-state-stale",
+        reference(pod),
+        f"the driver on {node} believes that {', '.join(held)} is prepared, from before the node's last boot",
+        (
+            *_evidence(situation, pod, event),
+            Evidence(f"checkpoint of boot {recorded}", f"{node} checkpoint.json"),
+            Evidence(f"node runs boot {running}", f"Node/{node} status.nodeInfo.bootID"),
+        ),
+        f"restart the driver's plugin on {node}; if it keeps the claim, move its checkpoint aside",
+        affects=affected(situation.snapshot, pod),
     )
 
 

@@ -15,7 +15,7 @@ from drakkar.diagnosis.situation import ClaimUse, Situation, affected
 from drakkar.diagnosis.verdict import Evidence, Finding
 from drakkar.evidence.snapshot import message_of, name_of, namespace_of, reference
 
-__all__ = ["CLAIM_LIMIT", "missing_objects", "oversized", "quota", "scheduler_bypassed", "unreserved"]
+__all__ = ["CLAIM_LIMIT", "admin_access", "missing_objects", "oversized", "quota", "scheduler_bypassed", "unreserved"]
 
 Object = dict[str, Any]
 
@@ -121,6 +121,30 @@ def quota(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Iterator[F
 
 
 _QUOTA: Final = re.compile(r"exceeded quota: ([^,]+), requested: (.+?), used: (.+?), limited: (.+)$")
+
+
+def admin_access(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Iterator[Finding]:
+    """Admin access is asked for in a namespace without the label that permits it."""
+    namespace = situation.snapshot.get("Namespace", namespace_of(pod))
+    label = "resource.kubernetes.io/admin-access"
+    if namespace is None or (namespace["metadata"].get("labels") or {}).get(label) == "true":
+        return
+    for use in uses:
+        asking = [request.name for request in requests_of(use.devices) if request.admin]
+        if asking and use.claim is None:
+            yield Finding(
+                "admin-access-denied",
+                reference(pod),
+                f"claim {use.template_name or use.claim_name} asks for admin access ({', '.join(asking)}), which"
+                f" namespace {namespace_of(pod)} does not permit",
+                (
+                    Evidence("adminAccess: true", f"{reference(use.template or pod)} request {asking[0]}"),
+                    Evidence(f"label {label}=true is absent", reference(namespace)),
+                    *_events(situation, pod, "FailedResourceClaimCreation"),
+                ),
+                f"kubectl label namespace {namespace_of(pod)} {label}=true, if its users may see every device",
+                affects=affected(situation.snapshot, pod),
+            )
 
 
 def oversized(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
+from drakkar.diagnosis.selectors import Selectors
 from drakkar.evidence.records import DeviceKey, pods_of_claim
 from drakkar.evidence.snapshot import Snapshot, name_of, namespace_of, reference, uid_of
 from drakkar.scheduling.filters import reject
@@ -46,6 +47,7 @@ class ClaimUse:
     template_name: str
     claim: Object | None
     template: Object | None
+    implied: Object | None = None  # what an extended resource asks for while its claim does not exist
 
     @property
     def allocation(self) -> Object | None:
@@ -56,6 +58,8 @@ class ClaimUse:
         """``spec.devices`` of the claim, or what its template would give."""
         if self.claim is not None:
             return (self.claim.get("spec") or {}).get("devices") or {}
+        if self.implied is not None:
+            return self.implied
         inner = ((self.template or {}).get("spec") or {}).get("spec") or {}
         return inner.get("devices") or {}
 
@@ -87,7 +91,37 @@ class Situation:
         if extended:
             claim = self.snapshot.get("ResourceClaim", extended, namespace)
             uses.append(ClaimUse({"name": extended}, extended, "", claim, None))
+        elif implied := self._extended_requests(pod):
+            label = ", ".join(request["name"] for request in implied)
+            uses.append(ClaimUse({"name": label}, "", "", None, None, {"requests": implied}))
         return uses
+
+    def _extended_requests(self, pod: Object) -> list[Object]:
+        """Requests for extended resources that a DeviceClass stands behind and no node offers by itself (KEP-5004)."""
+        found: list[Object] = []
+        for container in (pod.get("spec") or {}).get("containers") or ():
+            for name, count in ((container.get("resources") or {}).get("limits") or {}).items():
+                class_name = self._classes_by_resource.get(name)
+                if class_name is not None and name not in self._offered_resources and str(count).isdigit():
+                    exactly = {"deviceClassName": class_name, "count": int(count)}
+                    found.append({"name": name, "exactly": exactly})
+        return found
+
+    @cached_property
+    def _classes_by_resource(self) -> dict[str, str]:
+        names: dict[str, str] = {}
+        for device_class in self.snapshot.all("DeviceClass"):
+            name = name_of(device_class)
+            names[f"deviceclass.resource.kubernetes.io/{name}"] = name
+            explicit = (device_class.get("spec") or {}).get("extendedResourceName")
+            if explicit:
+                names[explicit] = name
+        return names
+
+    @cached_property
+    def _offered_resources(self) -> frozenset[str]:
+        allocatable = [(node.get("status") or {}).get("allocatable") or {} for node in self.snapshot.all("Node")]
+        return frozenset(name for offered in allocatable for name, value in offered.items() if str(value) != "0")
 
     @cached_property
     def pods_with_claims(self) -> list[Object]:
@@ -110,6 +144,11 @@ class Situation:
                 node = device.get("nodeName") or spec.get("nodeName") or ""
                 found.append(Published(key, device, node, name_of(piece)))
         return found
+
+    @cached_property
+    def selectors(self) -> Selectors:
+        """Answers of selectors about these devices."""
+        return Selectors()
 
     @cached_property
     def holders(self) -> dict[DeviceKey, list[Object]]:
@@ -145,11 +184,14 @@ class Situation:
 
     def slices_of(self, node: str, driver: str) -> list[Object]:
         """Slices of a driver for one node."""
-        return [
-            piece
-            for piece, of_driver, _, _ in self._slices()
-            if of_driver == driver and piece["spec"].get("nodeName") == node
-        ]
+        return self._slices_by_node.get((node, driver), [])
+
+    @cached_property
+    def _slices_by_node(self) -> dict[tuple[str, str], list[Object]]:
+        found: dict[tuple[str, str], list[Object]] = {}
+        for piece, driver, _, _ in self._slices():
+            found.setdefault(((piece.get("spec") or {}).get("nodeName") or "", driver), []).append(piece)
+        return found
 
     @cached_property
     def plugin_sets(self) -> list[Object]:

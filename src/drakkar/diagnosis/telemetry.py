@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from drakkar.diagnosis.situation import Situation
+from drakkar.diagnosis.situation import GPU_DRIVER, Situation
 from drakkar.diagnosis.verdict import Evidence, Finding
 from drakkar.evidence.records import DeviceKey, device_attribute
 from drakkar.evidence.snapshot import name_of, namespace_of, reference
@@ -41,6 +41,9 @@ def findings(situation: Situation) -> Iterator[Finding]:
     yield from _idle_missing(situation, scrapes)
     yield from _not_attributable(situation, scrapes)
     yield from _sticky(situation, scrapes)
+    yield from _message_limit(situation)
+    yield from _renamed_labels(situation, scrapes)
+    yield from _historic_capacity(situation)
 
 
 def samples(text: str) -> Iterator[Sample]:
@@ -159,6 +162,64 @@ def _sticky(situation: Situation, scrapes: Mapping[str, list[Sample]]) -> Iterat
             ),
             "alert on DCGM_EXP_XID_ERRORS_TOTAL (exporter 4.8.3) or on changes of the gauge",
         )
+
+
+def _message_limit(situation: Situation) -> Iterator[Finding]:
+    for key, text in situation.snapshot.logs.items():
+        if "exporter" not in key.pod and "exporter" not in key.container:
+            continue
+        line = next((line for line in text.splitlines() if "received message larger than max" in line), None)
+        if line is not None:
+            pod = situation.snapshot.get("Pod", key.pod, key.namespace)
+            node = ((pod or {}).get("spec") or {}).get("nodeName", "")
+            yield Finding(
+                "exporter-message-limit",
+                f"Node/{node}" if node else f"Pod/{key.namespace}/{key.pod}",
+                f"the exporter on {node or key.pod} cannot read the kubelet's answer, which is larger than its limit:"
+                f" {line.strip()}",
+                (Evidence(line.strip(), f"log of {key.pod}/{key.container}"),),
+                "raise the exporter's gRPC message limit, or upgrade it",
+            )
+            return
+
+
+def _renamed_labels(situation: Situation, scrapes: Mapping[str, list[Sample]]) -> Iterator[Finding]:
+    """``honorLabels: false`` turns ``pod`` into ``exported_pod``, and every query by pod finds the exporter instead."""
+    for file, lines in scrapes.items():
+        renamed = [sample for sample in lines if "exported_pod" in sample.labels and sample.name.startswith("DCGM_")]
+        if renamed:
+            labels = sorted({label for sample in renamed for label in sample.labels if label.startswith("exported_")})
+            exporter = _exporter(situation)
+            yield Finding(
+                "label-rewrite",
+                reference(exporter) if exporter is not None else f"Node/{renamed[0].host}",
+                f"the scrape renames labels to {', '.join(labels)}, so queries by pod find the exporter itself",
+                (Evidence(f"{renamed[0].name} has {', '.join(labels)}", f"metrics/{file}"),),
+                "set honorLabels: true in the ServiceMonitor",
+            )
+            return
+
+
+def _historic_capacity(situation: Situation) -> Iterator[Finding]:
+    """A resource of an earlier layout that a node still lists with nothing to give."""
+    for node in situation.snapshot.all("Node"):
+        status = node.get("status") or {}
+        allocatable = status.get("allocatable") or {}
+        left = [
+            name
+            for name in status.get("capacity") or {}
+            if name.startswith("nvidia.com/") and str(allocatable.get(name)) == "0"
+        ]
+        if left and not situation.slices_of(name_of(node), GPU_DRIVER):
+            shown = ", ".join(f"{name}: {(status.get('capacity') or {})[name]}" for name in left)
+            yield Finding(
+                "historic-capacity",
+                reference(node),
+                f"{name_of(node)} still lists {shown} with nothing allocatable: left over from an earlier layout",
+                (Evidence(f"capacity {shown}, allocatable 0", f"{reference(node)} status"),),
+                "count allocatable, not capacity; the kubelet forgets the name at its next restart",
+                "likely",
+            )
 
 
 def _exporter(situation: Situation) -> Object | None:

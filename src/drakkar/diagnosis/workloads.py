@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from drakkar.diagnosis import allocation, injection, inventory, preparation, requests
+from drakkar.diagnosis import allocation, applications, injection, inventory, preparation, requests
 from drakkar.diagnosis.situation import ClaimUse, Situation, affected, condition, ready
 from drakkar.diagnosis.targets import pods_of_target
 from drakkar.diagnosis.verdict import HEALTHY, UNDECIDED, Evidence, Finding
@@ -19,6 +19,7 @@ PodDetector = Callable[[Situation, Object, list[ClaimUse]], Iterator[Finding]]
 _BEFORE_BINDING: Final[tuple[PodDetector, ...]] = (
     requests.missing_objects,
     requests.quota,
+    requests.admin_access,
     requests.oversized,
     requests.scheduler_bypassed,
 )
@@ -26,6 +27,7 @@ _AFTER_BINDING: Final[tuple[PodDetector, ...]] = (
     requests.unreserved,
     preparation.unprepared,
     injection.not_injected,
+    applications.mismatch,
 )
 
 

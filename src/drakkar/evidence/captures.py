@@ -155,6 +155,12 @@ class NodeCapture:
         return {}
 
     @cached_property
+    def driver_boot(self) -> str:
+        """The boot id that the driver's checkpoint was written in, "" if it does not say."""
+        outer = _json_object(self.text("checkpoint.json")) or {}
+        return str(next((entry["nodeBootID"] for entry in outer.values() if _has_boot(entry)), ""))
+
+    @cached_property
     def driver_version(self) -> str:
         """The driver that ``nvidia-smi -q`` reports, "" if it was not captured."""
         match = _DRIVER_VERSION.search(self.text("nvidia-smi-q.txt"))
@@ -214,6 +220,10 @@ _MIG: Final = re.compile(r"\s+MIG (\S+)\s+Device\s+\d+: \(UUID: ([^)]+)\)")
 _LS_DEVICE: Final = re.compile(r"([cb])\S+\s+\d+\s+\S+\s+\S+\s+(\d+),\s*(\d+)\s+.*?(/\S+)")
 _LS_FILE: Final = re.compile(r"([-ldsp])[rwxsStT-]{9}\S*\s+\d+\s+\S+\s+\S+\s+\d+\s+.*?(/\S+)")
 _DRIVER_VERSION: Final = re.compile(r"Driver Version\s*:\s*(\S+)")
+
+
+def _has_boot(entry: Any) -> bool:
+    return isinstance(entry, dict) and "nodeBootID" in entry
 
 
 def _cdi_ids(device: Any) -> tuple[str, ...]:

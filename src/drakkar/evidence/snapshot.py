@@ -93,13 +93,26 @@ class Snapshot:
 
     def logs_of(self, pod: Object) -> Iterator[tuple[LogKey, str]]:
         """Logs of a pod's containers, the current ones first."""
-        keys = [key for key in self.logs if (key.namespace, key.pod) == (namespace_of(pod), name_of(pod))]
-        for key in sorted(keys, key=lambda key: key.previous):
+        for key in self._logs_by_pod.get((namespace_of(pod), name_of(pod)), ()):
             yield key, self.logs[key]
 
     def pods_on(self, node: str) -> list[Object]:
         """Pods bound to a node."""
-        return [pod for pod in self.all("Pod") if pod.get("spec", {}).get("nodeName") == node]
+        return self._pods_by_node.get(node, [])
+
+    @cached_property
+    def _pods_by_node(self) -> dict[str, list[Object]]:
+        found: dict[str, list[Object]] = {}
+        for pod in self.all("Pod"):
+            found.setdefault((pod.get("spec") or {}).get("nodeName") or "", []).append(pod)
+        return found
+
+    @cached_property
+    def _logs_by_pod(self) -> dict[tuple[str, str], list[LogKey]]:
+        found: dict[tuple[str, str], list[LogKey]] = {}
+        for key in sorted(self.logs, key=lambda key: key.previous):
+            found.setdefault((key.namespace, key.pod), []).append(key)
+        return found
 
     @cached_property
     def _by_kind(self) -> dict[str, list[Object]]:
