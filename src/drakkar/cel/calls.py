@@ -167,6 +167,8 @@ def _binary(dispatcher: Dispatcher, price: Price, arguments: list[Step], precise
         def with_constant(frame: Frame) -> Any:
             left = left_body(frame)
             implementation = table.get((type(left), kind))
+            if type(left) is Failure:
+                return left
             return apply(left, right) if implementation is None else implementation(left, right)
 
         return charged(first.fixed + price + second.fixed, with_constant, precise)

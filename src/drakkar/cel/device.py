@@ -61,8 +61,9 @@ class DeviceValue(dict[str, Any]):
                 value.problem = value.problem or f"capacity {name}: {problem}"
                 continue
             value._put(capacity, CAPACITY_PREFIX, driver, name, amount)
-        value["driver"] = driver
-        value["allowMultipleAllocations"] = bool(content.get("allowMultipleAllocations"))
+        value["driver"] = value.flat["driver"] = driver
+        shared = bool(content.get("allowMultipleAllocations"))
+        value["allowMultipleAllocations"] = value.flat["allowMultipleAllocations"] = shared
         value["attributes"] = attributes
         value["capacity"] = capacity
         return value

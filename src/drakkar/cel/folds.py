@@ -41,7 +41,9 @@ def _rounds(values: Any, two: bool) -> Iterable[Any]:
     """What the variables take: items, keys, or pairs."""
     if type(values) is list:
         return enumerate(values) if two else values
-    return zip(keys_of(values), values.values(), strict=True) if two else keys_of(values)
+    if not two:
+        return keys_of(values)
+    return values.items() if type(values) is dict else zip(keys_of(values), values.values(), strict=True)
 
 
 def general(

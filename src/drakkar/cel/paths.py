@@ -18,6 +18,7 @@ from drakkar.cel.values import NO_SUCH_OVERLOAD, NONE, Failure, Optional, UInt, 
 _MISSING: Final = object()
 _FLAT: Final = {"attributes": ATTRIBUTE_PREFIX, "capacity": CAPACITY_PREFIX}
 _FLAT_SEPARATOR: Final = "\0"
+_PLAIN_FIELDS: Final = frozenset(("driver", "allowMultipleAllocations"))
 
 
 class Qualifier:
@@ -35,37 +36,31 @@ class Path:
     """Where a path begins and what is selected.
 
     `root` yields the first value and pays for it; `own` is what the path as a whole costs (0 for a ternary, whose cost is
-    its parts'). `device_slot` is the frame slot of the device's flat table if the root is a device.
+    its parts'). `slot` is the frame slot if the root is a variable, `device_slot` that of the device's flat table if it
+    is a device.
     """
 
-    __slots__ = ("device_slot", "never_fails", "own", "qualifiers", "root")
+    __slots__ = ("device_slot", "own", "qualifiers", "root", "slot")
 
     def __init__(
-        self,
-        root: Body,
-        own: int,
-        qualifiers: tuple[Qualifier, ...] = (),
-        device_slot: int = 0,
-        never_fails: bool = False,
+        self, root: Body, own: int, qualifiers: tuple[Qualifier, ...] = (), slot: int = 0, device_slot: int = 0
     ) -> None:
         self.root = root
         self.own = own
         self.qualifiers = qualifiers
+        self.slot = slot
         self.device_slot = device_slot
-        self.never_fails = never_fails
 
     def extended(self, qualifier: Qualifier) -> Path:
         """The path with one more selection."""
-        return Path(self.root, self.own, (*self.qualifiers, qualifier), self.device_slot, self.never_fails)
+        return Path(self.root, self.own, (*self.qualifiers, qualifier), self.slot, self.device_slot)
 
     def step(self, precise: bool) -> Step:
         """The path as a value of its own."""
-        flat = None if precise else self._flat()
-        if flat is not None:
-            return Step(4, flat, path=self)
-        single = None if precise else self._single()
-        if single is not None:
-            return Step(self.own + 1, single, path=self)
+        if not precise:
+            short = self._flat() or self._texts()
+            if short is not None:
+                return short
         body = self.resolve(precise)
         if precise and self.own:
             return Step(0, _precise(body), path=self)
@@ -75,59 +70,109 @@ class Path:
         """The path inside a ternary branch or an index: without its own unit."""
         if not self.qualifiers:
             return self.root
+        if not precise:
+            short = self._flat() or self._texts()
+            if short is not None:
+                return _paid(short.body, short.fixed - self.own)
         return _walk(self.root, self.qualifiers, precise)
 
-    def _flat(self) -> Body | None:
+    def _flat(self) -> Step | None:
+        """A lookup in the flat table of the device."""
         key = self.flat_key()
         if key is None:
             return None
-        slot, missing = self.device_slot, no_such_key(self.qualifiers[2].key)
+        slot, last = self.device_slot, self.qualifiers[-1]
+        if last.optional:
+
+            def optional(frame: Frame) -> Any:
+                value = frame[slot].get(key)
+                if value is None:
+                    return NONE
+                frame[0] += 1
+                return Optional(value)
+
+            return Step(3, optional, path=self)
+        missing = no_such_key(last.key)
 
         def body(frame: Frame) -> Any:
             value = frame[slot].get(key)
             return missing if value is None else value
 
-        return body
+        return Step(1 + len(self.qualifiers), body, path=self)
 
     def flat_key(self) -> str | None:
-        """The key into the flat table for `device.attributes[domain].id` and `device.capacity[domain].id`."""
-        if not self.device_slot or len(self.qualifiers) != 3:
-            return None
-        keys = [qualifier.key for qualifier in self.qualifiers]
-        if any(q.optional or q.compute or type(q.key) is not str for q in self.qualifiers) or keys[0] not in _FLAT:
-            return None
-        if _FLAT_SEPARATOR in keys[1] or _FLAT_SEPARATOR in keys[2]:
-            return None
-        return f"{_FLAT[keys[0]]}{keys[1]}{_FLAT_SEPARATOR}{keys[2]}"
+        """The key into the flat table for `device.attributes[domain].id`, `device.capacity[domain].id` or `device.driver`.
 
-    def _single(self) -> Body | None:
-        if len(self.qualifiers) != 1 or not self.never_fails:
+        The last selection may be an optional one.
+        """
+        qualifiers = self.qualifiers
+        if not self.device_slot or any(q.compute or type(q.key) is not str for q in qualifiers):
             return None
-        qualifier = self.qualifiers[0]
-        if qualifier.optional or qualifier.compute is not None or type(qualifier.key) is not str:
+        if any(qualifier.optional for qualifier in qualifiers[:-1]):
             return None
-        root, key = self.root, qualifier.key
+        if len(qualifiers) == 1:
+            name = qualifiers[0].key
+            return name if name in _PLAIN_FIELDS and not qualifiers[0].optional else None
+        if len(qualifiers) != 3:
+            return None
+        field, domain, name = (qualifier.key for qualifier in qualifiers)
+        if field not in _FLAT or _FLAT_SEPARATOR in domain or _FLAT_SEPARATOR in name:
+            return None
+        return f"{_FLAT[field]}{domain}{_FLAT_SEPARATOR}{name}"
+
+    def or_constant(self, default: Any) -> Step | None:
+        """`device.attributes[domain].?id.orValue(constant)` as one lookup."""
+        key = self.flat_key()
+        if key is None or not self.qualifiers[-1].optional:
+            return None
+        slot = self.device_slot
 
         def body(frame: Frame) -> Any:
-            value = root(frame)
-            if type(value) is dict or type(value) is DeviceValue:
-                found = value.get(key, _MISSING)
-                return no_such_key(key) if found is _MISSING else found
-            if type(value) is Optional:
-                if not value.present:
-                    frame[0] -= 1
-                    return NONE
-                found = present(value.value, key)
-                if found is _MISSING:
-                    frame[0] -= 1
-                    return NONE
-                return Optional(found)
-            return select(value, key)
+            value = frame[slot].get(key)
+            if value is None:
+                return default
+            frame[0] += 1
+            return value
 
-        return body
+        return Step(3, body)
+
+    def _texts(self) -> Step | None:
+        """Selections of constant texts, none of them optional, from a variable."""
+        qualifiers = self.qualifiers
+        if (
+            not self.slot
+            or not qualifiers
+            or any(q.optional or q.compute or type(q.key) is not str for q in qualifiers)
+        ):
+            return None
+        walk = _walk(self.root, qualifiers, precise=False)
+        root = self.root
+        if len(qualifiers) == 1:
+            key = qualifiers[0].key
+
+            def single(frame: Frame) -> Any:
+                value = root(frame)
+                if type(value) is dict:
+                    found = value.get(key)
+                    if found is not None:
+                        frame[0] += 1
+                        return found
+                return walk(frame)
+
+            return Step(self.own, single, path=self)
+        return None
 
     def presence(self, key: str, precise: bool) -> Body:
         """has(path.key): costs what the path costs; its own unit is due once the last selection is reached."""
+        flat = None if precise else self.extended(Qualifier(key, None, False)).flat_key()
+        if flat is not None and self.qualifiers:
+            slot = self.device_slot
+
+            def known(frame: Frame) -> Any:
+                frame[0] += 3
+                return flat in frame[slot]
+
+            return known
         resolve, own = self.resolve(precise), self.own
 
         def body(frame: Frame) -> Any:
@@ -148,6 +193,17 @@ class Path:
             return found if type(found) is Failure else found is not _MISSING
 
         return body
+
+
+def _paid(body: Body, fixed: int) -> Body:
+    if not fixed:
+        return body
+
+    def run(frame: Frame) -> Any:
+        frame[0] += fixed
+        return body(frame)
+
+    return run
 
 
 def _give_back(frame: Frame, precise: bool) -> None:
@@ -249,7 +305,8 @@ def _walk(root: Body, qualifiers: tuple[Qualifier, ...], precise: bool) -> Body:
             return value
         optional = False
         for key, compute, is_optional in steps:
-            if type(value) is Optional and not optional:
+            kind = type(value)
+            if kind is Optional and not optional:
                 if not value.present:
                     return NONE
                 value, optional = value.value, True
@@ -263,9 +320,11 @@ def _walk(root: Body, qualifiers: tuple[Qualifier, ...], precise: bool) -> Body:
                 found = present(value, key)
                 if found is _MISSING:
                     return NONE
+            elif kind is Domains and type(key) is str:
+                found = value.get(key, _EMPTY)
             else:
                 found = select(value, key)
-            if optional and type(found) is Failure:
+            if type(found) is Failure and optional:
                 return found
             spent = frame[0] + 1
             frame[0] = spent

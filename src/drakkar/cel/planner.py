@@ -37,6 +37,7 @@ from drakkar.cel.values import (
     TypeValue,
     UInt,
     key_of,
+    map_of_entries,
     type_name,
 )
 
@@ -129,7 +130,7 @@ class Planner:
         name = node.name.removeprefix(".")
         slot = self.globals[name]
         device = slot + 1 if self.tables.variables[name].name == _DEVICE else 0
-        return Path(slot_reader(slot), 1, device_slot=device, never_fails=True).step(self.precise)
+        return Path(slot_reader(slot), 1, slot=slot, device_slot=device).step(self.precise)
 
     def type_constant(self, value: TypeValue) -> Step:
         if value.name == _DEVICE:
@@ -146,7 +147,7 @@ class Planner:
 
     def path_of(self, step: Step) -> Path:
         """The path of a step, or one that begins at its value."""
-        return step.path if step.path is not None else Path(step.run(), 1, never_fails=step.constant)
+        return step.path if step.path is not None else Path(step.run(), 1)
 
     def index(self, node: CallNode) -> Step:
         optional = node.function != "_[_]"
@@ -269,6 +270,10 @@ class Planner:
             return self.function(node, [self.plan(argument) for argument in node.arguments])
         first, second = self.plan(node.target), self.plan(node.arguments[0])
         body, fallback, unwrap = first.body, second.run(), node.function == "orValue"
+        if unwrap and second.constant and not self.precise and first.path is not None:
+            short = first.path.or_constant(second.value)
+            if short is not None:
+                return short
 
         def run(frame: Frame) -> Any:
             value = body(frame)
@@ -291,7 +296,7 @@ class Planner:
         if all(key.constant and value.constant and not optional for key, value, optional in entries):
             if any(type(key.value) is bytes for key, _, _ in entries):
                 raise FoldingProblem(_BYTES_KEY)
-            return constant({key_of(key.value): value.value for key, value, _ in entries})
+            return constant(map_of_entries((key.value, value.value) for key, value, _ in entries))
         bodies = [(key.run(), value.run(), optional) for key, value, optional in entries]
         return self.charged(30, _map_body(bodies))
 
@@ -322,9 +327,7 @@ class Planner:
         items = self.plan(node.items)
         names = (node.variable, node.variable2) if node.variable2 else (node.variable,)
         slots = [self.new_slot() for _ in names]
-        variables = {
-            name: Path(slot_reader(slot), 1, never_fails=True) for name, slot in zip(names, slots, strict=True)
-        }
+        variables = {name: Path(slot_reader(slot), 1, slot=slot) for name, slot in zip(names, slots, strict=True)}
         if not self.precise and folds.is_simple(node):
             self.scopes.append(variables)
             step = folds.simple(node, items, slots, self.plan)
@@ -343,7 +346,7 @@ class Planner:
     def bind(self, node: FoldNode) -> Step:
         start = self.plan(node.start)
         slot = self.new_slot()
-        path = Path(lazy_reader(slot, start.run(), _UNSET), 1)
+        path = Path(lazy_reader(slot, start.run(), _UNSET), 1, slot=slot)
         self.scopes.append({node.accumulator: path})
         result = self.plan(node.result)
         self.scopes.pop()
@@ -377,7 +380,7 @@ def _list_body(bodies: list[Body], optional: frozenset[int]) -> Body:
 
 def _map_body(bodies: list[tuple[Body, Body, bool]]) -> Body:
     def body(frame: Frame) -> Any:
-        mapping: dict[Any, Any] = {}
+        entries: list[tuple[Any, Any]] = []
         for compute_key, compute, optional in bodies:
             key = compute_key(frame)
             if type(key) is Failure:
@@ -385,18 +388,17 @@ def _map_body(bodies: list[tuple[Body, Body, bool]]) -> Body:
             value = compute(frame)
             if type(value) is Failure:
                 return value
-            hashed = key_of(key)
             if type(key) in UNHASHABLE:
                 raise Panic(f"internal error: runtime error: hash of unhashable type {UNHASHABLE[type(key)]}")
             if optional:
                 if type(value) is not Optional:
                     return NO_SUCH_OVERLOAD
                 if not value.present:
-                    mapping.pop(hashed, None)
+                    entries = [entry for entry in entries if key_of(entry[0]) != key_of(key)]
                     continue
                 value = value.value
-            mapping[hashed] = value
-        return mapping
+            entries.append((key, value))
+        return map_of_entries(entries)
 
     return body
 

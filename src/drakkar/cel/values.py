@@ -7,7 +7,7 @@ them, and `&&`, `||` and comprehensions decide later whether an error counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any, Final
 
 from drakkar.kube.quantity import Quantity
@@ -120,6 +120,12 @@ NO_SUCH_OVERLOAD: Final = Failure("no such overload")
 NOT_ORDERED: Final = Failure("NaN values cannot be ordered")
 
 
+class KeyedMap(dict[Any, Any]):
+    """A map that may have `Key` objects among its keys; in a plain dict all keys are texts and ints."""
+
+    __slots__ = ()
+
+
 class Key:
     """A map key of another type than string or int: Python takes True, 1 and 1.0 for the same key, CEL does not."""
 
@@ -152,6 +158,7 @@ TYPE_NAMES: Final[dict[type, str]] = {
     type(None): "null_type",
     list: "list",
     dict: "map",
+    KeyedMap: "map",
     Duration: "google.protobuf.Duration",
     Timestamp: "google.protobuf.Timestamp",
     TypeValue: "type",
@@ -218,10 +225,19 @@ def key_in(mapping: dict[Any, Any], value: Any) -> Any:
     return key if key in mapping else None
 
 
-def keys_of(mapping: dict[Any, Any]) -> Iterator[Any]:
+def map_of_entries(entries: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    """A map from keys and values."""
+    mapping = {key_of(key): value for key, value in entries}
+    return KeyedMap(mapping) if any(type(key) is Key for key in mapping) else mapping
+
+
+def keys_of(mapping: dict[Any, Any]) -> Iterable[Any]:
     """The keys of a map as values."""
-    for key in mapping:
-        yield key.value if type(key) is Key else key
+    return map(_value_of_key, mapping) if type(mapping) is KeyedMap else mapping
+
+
+def _value_of_key(key: Any) -> Any:
+    return key.value if type(key) is Key else key
 
 
 def equal(left: Any, right: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from drakkar.cel import macros
 from drakkar.cel.signatures import Library
-from drakkar.cel.values import Failure, key_in, key_of, keys_of
+from drakkar.cel.values import Failure, KeyedMap, key_in, key_of, keys_of
 
 
 def _key_text(key: Any) -> str:
@@ -16,14 +16,16 @@ def _key_text(key: Any) -> str:
 def _insert(mapping: dict[Any, Any], key: Any, value: Any) -> Any:
     if key_in(mapping, key) is not None:
         return Failure(f"insert failed: key {_key_text(key)} already exists")
-    return {**mapping, key_of(key): value}
+    grown = {**mapping, key_of(key): value}
+    return KeyedMap(grown) if type(mapping) is KeyedMap or type(key) not in (str, int) else grown
 
 
 def _insert_all(mapping: dict[Any, Any], entries: dict[Any, Any]) -> Any:
     for key in keys_of(entries):
         if key_in(mapping, key) is not None:
             return Failure(f"insert failed: key {_key_text(key)} already exists")
-    return {**mapping, **entries}
+    merged = {**mapping, **entries}
+    return KeyedMap(merged) if KeyedMap in (type(mapping), type(entries)) else merged
 
 
 TWO_VARIABLES: Final = Library(

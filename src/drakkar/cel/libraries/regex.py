@@ -15,29 +15,59 @@ from drakkar.cel.signatures import Library
 from drakkar.cel.values import Failure, size_of, tenth
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9 _/:@#%&=~\"',;<>!\-]+", re.ASCII)
-_MAX_REPEAT: Final = 1000
+_SHORT: Final = 128
+_MAX_SIMPLE_NESTING: Final = 20
+_SIMPLE: Final = re.compile(
+    r"""(?P<literal>[A-Za-z0-9 _/:@#%&=~"',;<>!-])|(?P<escape>\\[.+*?()|\[\]{}^$/-])|(?P<digit>\\[dwDW])|(?P<dot>\.)"""
+    r"""|(?P<class>\[\^?(?:[A-Za-z0-9]-[A-Za-z0-9]|[A-Za-z0-9_ .,:/@])+-?\])|(?P<start>\^)|(?P<end>\$)"""
+    r"""|(?P<repeat>[*+?]\??)|(?P<open>\((?:\?:)?)|(?P<close>\))|(?P<or>\|)""",
+    re.ASCII,
+)
+_PYTHON: Final = {
+    "$": r"\Z",
+    "^": r"\A",
+    ".": r"[^\n]",
+    r"\d": "[0-9]",
+    r"\D": "[^0-9]",
+    r"\w": "[0-9A-Za-z_]",
+    r"\W": "[^0-9A-Za-z_]",
+}
 _MAX_NESTING: Final = 1000
 
 
 class Pattern:
     """A compiled pattern: `test` says whether it is found in a text."""
 
-    __slots__ = ("_engine", "test", "text")
+    __slots__ = ("_engine", "_search", "test", "text")
 
     text: str
     test: Callable[[str], bool]
 
-    def __init__(self, text: str, engine: Any) -> None:
+    def __init__(self, text: str, engine: Any = None) -> None:
+        """A pattern of the simple kind if no RE2 engine is given (it is made when a long text asks for it)."""
         self.text = text
         self._engine = engine
-        self.test = _plain_test(text) or self._search
+        self._search = None if engine is not None else re.compile(_translated(text) or "").search
+        self.test = _plain_test(text) or self._test
 
-    def _search(self, text: str) -> bool:
-        return self._engine.search(text) is not None
+    def _found(self, text: str, position: int = 0) -> Any:
+        if self._search is not None and len(text) <= _SHORT:
+            return self._search(text, position) if not position else self._re2().search(text, position)
+        return self._re2().search(text, position)
+
+    def _re2(self) -> Any:
+        if self._engine is None:
+            self._engine = _engine(self.text)
+        return self._engine
+
+    def _test(self, text: str) -> bool:
+        if self._search is not None and len(text) <= _SHORT:
+            return self._search(text) is not None
+        return self._re2().search(text) is not None
 
     def find(self, text: str) -> str:
         """The leftmost match, or an empty string."""
-        found = self._engine.search(text)
+        found = self._found(text)
         return "" if found is None else str(found.group())
 
     def find_all(self, text: str, count: int) -> list[str]:
@@ -45,7 +75,7 @@ class Pattern:
         matches: list[str] = []
         position, previous_end = 0, -1
         while position <= len(text) and (count < 0 or len(matches) < count):
-            found = self._engine.search(text, position)
+            found = self._found(text, position)
             if found is None:
                 break
             start, end = found.span()
@@ -59,20 +89,67 @@ class Pattern:
 @lru_cache(maxsize=512)
 def compile_pattern(text: str) -> Pattern | Failure:
     """A pattern, or the error Go would give; compiled patterns are kept."""
+    if _translated(text) is not None:
+        return Pattern(text)
     problem = _refused_by_go(text)
     if problem:
         return Failure(f"error parsing regexp: {problem}")
+    try:
+        return Pattern(text, _engine(text))
+    except ValueError as failure:
+        return Failure(f"error parsing regexp: {failure}")
+
+
+def _engine(text: str) -> Any:
+    """RE2's own pattern; raises `ValueError` with its message."""
     import re2
 
     options = re2.Options()
     options.log_errors = False
     options.max_mem = 64 << 20
     try:
-        return Pattern(text, re2.compile(text, options))
+        return re2.compile(text, options)
     except re2.error as failure:
         message = failure.args[0] if failure.args else ""
-        detail = message.decode(errors="replace") if isinstance(message, bytes) else str(message)
-        return Failure(f"error parsing regexp: {detail}")
+        raise ValueError(message.decode(errors="replace") if isinstance(message, bytes) else str(message)) from None
+
+
+def _translated(text: str) -> str | None:
+    """The pattern for Python's engine if it is so simple that both engines agree and backtracking stays cheap.
+
+    Literals, dots, plain classes, anchors, alternatives and groups, at most two unbounded repetitions, none of a group.
+    """
+    position, unbounded, depth = 0, 0, 0
+    pieces: list[str] = []
+    repeatable = False
+    while position < len(text):
+        found = _SIMPLE.match(text, position)
+        if found is None:
+            return None
+        kind, word = str(found.lastgroup), found.group()
+        position = found.end()
+        if kind == "repeat":
+            if not repeatable:
+                return None
+            unbounded += word[0] in "*+"
+            pieces.append(word)
+            repeatable = False
+            continue
+        depth += (kind == "open") - (kind == "close")
+        if not 0 <= depth <= _MAX_SIMPLE_NESTING or (
+            kind == "close" and text[position : position + 1] in ("*", "+", "{")
+        ):
+            return None
+        repeatable = kind in ("literal", "escape", "dot", "class", "digit") or kind == "close"
+        pieces.append(_PYTHON.get(word, word))
+    if depth or unbounded > 2:
+        return None
+    translated = "".join(pieces)
+    try:
+        re.compile(translated)
+    except re.error:
+        return None
+    return translated
 
 
 def _plain_test(text: str) -> Callable[[str], bool] | None:
