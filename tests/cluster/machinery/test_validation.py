@@ -153,7 +153,10 @@ def test_pods(obj: dict[str, Any], wanted: list[str] | None) -> None:
         ("", "Namespace", {"metadata": {"name": "A.b"}}, "metadata.name: Invalid value"),
         ("", "Node", {"metadata": {"name": "n", "namespace": "x"}}, "metadata.namespace: Forbidden: not allowed on"),
         ("coordination.k8s.io", "Lease", {"spec": {"leaseDurationSeconds": 0}}, "must be greater than 0"),
-        ("policy", "PodDisruptionBudget", {"spec": {"minAvailable": 1, "maxUnavailable": 1}}, "minAvailable and maxUnavailable cannot be both set"),
+        (
+            "policy", "PodDisruptionBudget", {"spec": {"minAvailable": 1, "maxUnavailable": 1}},
+            "minAvailable and maxUnavailable cannot be both set",
+        ),
     ],
 )  # fmt: skip
 def test_other_kinds(group: str, name: str, obj: dict[str, Any], words: str) -> None:
