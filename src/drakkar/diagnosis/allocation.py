@@ -9,9 +9,11 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
-from drakkar.allocation import AllocationError, ClusterState, allocate
+from drakkar.allocation import AllocationError, Refusal, allocate
+from drakkar.allocation.changes import smallest_changes
 from drakkar.diagnosis.funnel import Funnel, Request, device_values, funnel_of, lookup, references, requests_of, shown
 from drakkar.diagnosis.situation import ClaimUse, Published, Situation, affected, owner_chain
 from drakkar.diagnosis.verdict import Evidence, Finding
@@ -20,7 +22,7 @@ from drakkar.evidence.records import pods_of_claim
 from drakkar.evidence.snapshot import message_of, name_of, namespace_of, reference
 from drakkar.kube.quantity import Quantity
 
-__all__ = ["unallocated"]
+__all__ = ["unallocated", "with_changes"]
 
 Object = dict[str, Any]
 _SHOWN: Final = 4
@@ -41,6 +43,50 @@ def unallocated(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Iter
                 yield found
                 return
     yield from _together(situation, pod, uses, refusals)
+
+
+def with_changes(situation: Situation, pod: Object, finding: Finding) -> Finding:
+    """Adds what the allocator says about the most promising nodes, and the smallest changes that would help there.
+
+    Costs a few allocations per node, so it is done for the finding that is shown and not for every pending pod.
+    """
+    if finding.cause not in _CHANGEABLE:
+        return finding
+    waiting = [use for use in situation.claims_of(pod) if use.devices and use.allocation is None]
+    funnels = [funnel_of(situation, request) for use in waiting for request in requests_of(use.devices)]
+    blocked = next((funnel for funnel in funnels if len(funnel.free) < funnel.request.count), None)
+    claims = [_as_claim(pod, use) for use in waiting]
+    evidence, changes = list(finding.evidence), []
+    for name in _promising(blocked, situation.refusals(pod)) if blocked is not None else ():
+        node = situation.snapshot.get("Node", name)
+        try:
+            refusal = allocate(situation.allocator, claims, node or {})
+        except DrakkarError:
+            continue
+        if isinstance(refusal, Refusal):
+            evidence.append(Evidence(f"node {name}: {refusal.message}", f"Node/{name}"))
+            texts = [change.text for change in smallest_changes(refusal) if change.kind != "toleration"]
+            changes += [text if name in text else f"{text} (node {name})" for text in texts]
+    if not changes:
+        return replace(finding, evidence=tuple(evidence))
+    more = "; or ".join(dict.fromkeys(changes[:_SHOWN]))
+    return replace(finding, evidence=tuple(evidence), next_step=f"{finding.next_step}; it would fit with: {more}")
+
+
+_CHANGEABLE: Final = frozenset({"selector-matches-nothing", "devices-in-use", "devices-tainted", "capacity-exhausted"})
+_TRIED_NODES: Final = 2
+
+
+def _promising(funnel: Funnel, refusals: dict[str, str]) -> list[str]:
+    """Nodes that would take the pod and have devices that came farthest in the funnel."""
+    stages: list[list[Published]] = [
+        funnel.free,
+        [published for published, _ in funnel.held],
+        [published for published, _ in funnel.tainted],
+        [published for published, _, _ in funnel.unmatched],
+    ]
+    names = dict.fromkeys(published.node for stage in stages for published in stage)
+    return [name for name in names if name and refusals.get(name) == ""][:_TRIED_NODES]
 
 
 def _of_funnel(
@@ -287,7 +333,7 @@ def _retained(situation: Situation, pod: Object, label: str, claim: Object, funn
         (
             Evidence("reservedFor is empty and no pod names the claim", f"{reference(claim)} status.reservedFor"),
             Evidence(f"allocated: {', '.join(held)}" + (f" since {since}" if since else ""), reference(claim)),
-            *(Evidence(f"free again, {published.key} would satisfy {label}") for published, _ in funnel.held[:1]),
+            Evidence(f"free again, {held[0]} would satisfy claim {label}"),
             lines,
             *_scheduling(situation, pod),
         ),
@@ -364,7 +410,7 @@ def _together(situation: Situation, pod: Object, uses: list[ClaimUse], refusals:
     open_claims = [claim for claim in claims if not (claim.get("status") or {}).get("allocation")]
     if not open_claims:
         return
-    state = _state(situation)
+    state = situation.allocator
     nodes = [node for node in situation.snapshot.all("Node") if not refusals.get(name_of(node))]
     try:
         if any(allocate(state, open_claims, node) for node in nodes):
@@ -441,20 +487,6 @@ def _without_constraints(claim: Object) -> Object:
     bare = copy.deepcopy(claim)
     bare["spec"].get("devices", {}).pop("constraints", None)
     return bare
-
-
-def _state(situation: Situation) -> ClusterState:
-    state = ClusterState()
-    snapshot = situation.snapshot
-    for piece in snapshot.all("ResourceSlice"):
-        state.upsert_slice(piece)
-    for device_class in snapshot.all("DeviceClass"):
-        state.upsert_class(device_class)
-    for rule in snapshot.all("DeviceTaintRule"):
-        state.upsert_taint_rule(rule)
-    for claim in snapshot.all("ResourceClaim"):
-        state.upsert_claim(claim)
-    return state
 
 
 def _misplaced(situation: Situation, funnel: Funnel) -> tuple[str, str, str, str, Published] | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from drakkar.diagnosis import domains, inventory, lifecycle, manifests, telemetry, upgrades, workloads
+from drakkar.diagnosis import allocation, domains, inventory, lifecycle, manifests, telemetry, upgrades, workloads
 from drakkar.diagnosis.situation import Situation
 from drakkar.diagnosis.targets import TargetError, pods_of_target, resolve_target
 from drakkar.diagnosis.verdict import HEALTHY, UNDECIDED, Finding, Verdict, cause_of
@@ -60,6 +60,7 @@ def explain(snapshot: Snapshot, target: str, *, namespace: str = "default") -> V
     if finding.cause in _OPEN:
         wider = sorted((found for found in _wider(situation) if _is_about(found, obj)), key=rank)
         finding = wider[0] if wider else finding
+    finding = _with_changes(situation, finding)
     return Verdict(reference(obj), finding, tuple(_records(situation, obj))[:_SHOWN_RECORDS], snapshot.unread)
 
 
@@ -68,6 +69,7 @@ def examine(snapshot: Snapshot) -> Verdict:
     situation = Situation(snapshot)
     found = _without_consequences(sorted(_everything(situation), key=rank))
     best = found[0] if found else Finding(HEALTHY, "Cluster", "no workload asks for devices")
+    best = _with_changes(situation, best)
     records: list[EvidenceRecord] = []
     for subject in (best.subject, *sorted(best.affects)):
         kind, _, rest = subject.partition("/")
@@ -94,6 +96,13 @@ def _own_finding(situation: Situation, obj: Object) -> Finding:
     if kind == "Node":
         return _node_finding(situation, obj)
     return workloads.controller_finding(situation, obj)
+
+
+def _with_changes(situation: Situation, finding: Finding) -> Finding:
+    kind, _, rest = finding.subject.partition("/")
+    space, _, name = rest.rpartition("/")
+    pod = situation.snapshot.get("Pod", name, space) if kind == "Pod" else None
+    return finding if pod is None else allocation.with_changes(situation, pod, finding)
 
 
 def _node_finding(situation: Situation, node: Object) -> Finding:

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
+from drakkar.allocation import ClusterState
 from drakkar.diagnosis.selectors import Selectors
+from drakkar.errors import DrakkarError
 from drakkar.evidence.records import DeviceKey, pods_of_claim
 from drakkar.evidence.snapshot import Snapshot, name_of, namespace_of, reference, uid_of
 from drakkar.scheduling.filters import reject
@@ -149,6 +151,23 @@ class Situation:
     def selectors(self) -> Selectors:
         """Answers of selectors about these devices."""
         return Selectors()
+
+    @cached_property
+    def allocator(self) -> ClusterState:
+        """The state of the cluster as the allocator sees it."""
+        state = ClusterState()
+        for kind, take in (
+            ("ResourceSlice", state.upsert_slice),
+            ("DeviceClass", state.upsert_class),
+            ("DeviceTaintRule", state.upsert_taint_rule),
+            ("ResourceClaim", state.upsert_claim),
+        ):
+            for obj in self.snapshot.all(kind):
+                try:
+                    take(obj)
+                except DrakkarError:
+                    continue  # a damaged object of a bundle is not there
+        return state
 
     @cached_property
     def holders(self) -> dict[DeviceKey, list[Object]]:
