@@ -182,8 +182,6 @@ def _matches_nothing(situation: Situation, pod: Object, use: ClaimUse, funnel: F
     short = "; ".join(
         f"{name} is {', '.join(value for value, _ in counted.most_common(_SHOWN))}" for name, counted in values.items()
     )
-    if short and wanted:
-        short = f"wanted {wanted}, {short}"
     evidence = [Evidence(clause, _where(use, funnel.request))]
     if wanted:
         evidence.append(Evidence(f"wanted: {wanted}"))
