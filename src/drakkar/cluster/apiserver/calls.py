@@ -65,10 +65,14 @@ class Call:
     representation: Representation = PLAIN
     warnings: list[str] = field(default_factory=list)
     dry_run: bool = False
-    timestamp: str = ""
+    _timestamp: str = ""
 
-    def __post_init__(self) -> None:
-        self.timestamp = rfc3339(self.now)
+    @property
+    def timestamp(self) -> str:
+        """The time of the request, to the second; made once and only for who needs it."""
+        if not self._timestamp:
+            self._timestamp = rfc3339(self.now)
+        return self._timestamp
 
     @property
     def collection(self) -> Collection:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -82,6 +83,7 @@ class Connection(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._timer: asyncio.TimerHandle | None = None
+        self._deadline = math.inf
         self._socket: WebSocket | None = None
         self._rest = b""
         self._refused = False
@@ -96,7 +98,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
-        self._cancel_timer()
+        if self._timer is not None:
+            self._timer.cancel()
         self._connections.closed(self)
         self._writable.set()
         if self._socket is not None:
@@ -177,7 +180,7 @@ class Connection(asyncio.Protocol):
             self._refuse(413)
 
     def on_message_complete(self) -> None:
-        self._cancel_timer()
+        self._deadline = math.inf
         if self._refused:
             return
         if len(self._waiting) >= PIPELINE_LIMIT:
@@ -318,16 +321,19 @@ class Connection(asyncio.Protocol):
         self._loop.call_later(LINGER_SECONDS, self._close)
 
     def _expect_within(self, seconds: float) -> None:
-        self._cancel_timer()
-        self._timer = self._loop.call_later(seconds, self._expired)
+        """The peer must do something until then. One timer per connection looks at the moment now and then: setting
+        and cancelling one for each request would cost more than reading it."""
+        self._deadline = self._loop.time() + seconds
+        if self._timer is None:
+            self._timer = self._loop.call_later(seconds, self._look_at_time)
 
-    def _expired(self) -> None:
-        if self._task is None:
+    def _look_at_time(self) -> None:
+        left = self._deadline - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(min(left, IDLE_SECONDS), self._look_at_time)
+        elif self._task is None:
             self._close()
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        else:
             self._timer = None
 
 
