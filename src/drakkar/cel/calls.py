@@ -22,13 +22,17 @@ _BARE: Final = frozenset("_+_ _-_ _*_ _/_ _%_ !_ -_ startsWith endsWith contains
 class Dispatcher:
     """Chooses among overloads by the classes of the arguments."""
 
-    __slots__ = ("function", "overloads", "table")
+    __slots__ = ("direct", "expected", "function", "overloads", "table")
 
     def __init__(self, function: str, overloads: Sequence[Overload]) -> None:
         self.function = function
         self.overloads = tuple(overload for overload in overloads if overload.implementation is not None)
         self.table: dict[Any, Implementation] = {}
-        """Implementations by class (unary) or classes of the arguments, for overloads that need no closer look."""
+        """Implementations by class (unary) or classes of the arguments."""
+        self.expected: tuple[Any, ...] = (None, None)
+        self.direct: Implementation | None = None
+        if len(self.overloads) == 1 and _plain(self.overloads[0]) and None not in self.overloads[0].classes:
+            self.expected, self.direct = self.overloads[0].classes, self.overloads[0].implementation
 
     def find(self, arguments: Sequence[Any]) -> Implementation | Failure:
         """The implementation for these values, or the failure to return."""
@@ -39,9 +43,10 @@ class Dispatcher:
             if len(overload.classes) == len(arguments) and _fits(overload, arguments):
                 implementation = overload.implementation
                 assert implementation is not None
-                if not overload.guarded or not any(_looks_inside(parameter) for parameter in overload.parameters):
-                    classes = tuple(map(type, arguments))
-                    self.table[classes[0] if len(classes) == 1 else classes] = implementation
+                if not _plain(overload):
+                    implementation = self._looking(overload, implementation)
+                classes = tuple(map(type, arguments))
+                self.table[classes[0] if len(classes) == 1 else classes] = implementation
                 return implementation
         if self.function in _BARE:
             return Failure("no such overload")
@@ -49,6 +54,22 @@ class Dispatcher:
             return Failure("no such overload: size")
         given = ", ".join(type_name(argument) for argument in arguments)
         return Failure(f"no such overload: {self.function}({given})")
+
+    def _looking(self, overload: Overload, implementation: Implementation) -> Implementation:
+        """An implementation for lists and maps of certain elements: looks at them before it runs."""
+
+        def run(*arguments: Any) -> Any:
+            if _fits(overload, arguments):
+                return implementation(*arguments)
+            found = self.find(arguments)
+            return found if isinstance(found, Failure) else found(*arguments)
+
+        return run
+
+
+def _plain(overload: Overload) -> bool:
+    """Whether the classes of the arguments decide."""
+    return not overload.guarded or not any(_looks_inside(parameter) for parameter in overload.parameters)
 
 
 def _looks_inside(parameter: Type) -> bool:
@@ -122,6 +143,7 @@ def _nullary(dispatcher: Dispatcher, price: Price, _: list[Step], precise: bool)
 def _unary(dispatcher: Dispatcher, price: Price, arguments: list[Step], precise: bool) -> Step:
     argument = arguments[0]
     table, find, body = dispatcher.table, dispatcher.find, argument.body
+    expected, direct = dispatcher.expected[0], dispatcher.direct
 
     def apply(value: Any) -> Any:
         found = find((value,))
@@ -131,7 +153,10 @@ def _unary(dispatcher: Dispatcher, price: Price, arguments: list[Step], precise:
 
         def plain(frame: Frame) -> Any:
             value = body(frame)
-            implementation = table.get(type(value))
+            kind = type(value)
+            if kind is expected:
+                return direct(value)  # type: ignore[misc]
+            implementation = table.get(kind)
             return apply(value) if implementation is None else implementation(value)
 
         return charged(argument.fixed + price, plain, precise)
@@ -154,6 +179,8 @@ def _binary(dispatcher: Dispatcher, price: Price, arguments: list[Step], precise
     first, second = arguments
     table, find = dispatcher.table, dispatcher.find
     left_body, right_body = first.body, second.body
+    direct = dispatcher.direct
+    expected_left, expected_right = dispatcher.expected if direct is not None else (None, None)
 
     def apply(left: Any, right: Any) -> Any:
         found = find((left, right))
@@ -166,6 +193,8 @@ def _binary(dispatcher: Dispatcher, price: Price, arguments: list[Step], precise
 
         def with_constant(frame: Frame) -> Any:
             left = left_body(frame)
+            if type(left) is expected_left and kind is expected_right:
+                return direct(left, right)  # type: ignore[misc]
             implementation = table.get((type(left), kind))
             if type(left) is Failure:
                 return left
@@ -176,6 +205,8 @@ def _binary(dispatcher: Dispatcher, price: Price, arguments: list[Step], precise
     def plain(frame: Frame) -> Any:
         left = left_body(frame)
         right = right_body(frame)
+        if type(left) is expected_left and type(right) is expected_right:
+            return direct(left, right)  # type: ignore[misc]
         implementation = table.get((type(left), type(right)))
         return apply(left, right) if implementation is None else implementation(left, right)
 
@@ -209,7 +240,7 @@ def _many(dispatcher: Dispatcher, price: Price, arguments: list[Step], precise: 
 
 def many_body(dispatcher: Dispatcher, price: Price, bodies: list[Body], precise: bool) -> Body:
     """A call that stops at the first failed argument; it pays only if all arguments were evaluated."""
-    last = len(bodies) - 1
+    last, table = len(bodies) - 1, dispatcher.table
 
     def body(frame: Frame) -> Any:
         values = []
@@ -218,8 +249,10 @@ def many_body(dispatcher: Dispatcher, price: Price, bodies: list[Body], precise:
             if type(value) is Failure and index != last:
                 return value
             values.append(value)
-        found = dispatcher.find(values)
-        result = found if isinstance(found, Failure) else found(*values)
+        found: Any = table.get(tuple(map(type, values))) if last else None
+        if found is None:
+            found = dispatcher.find(values)
+        result = found if type(found) is Failure else found(*values)
         spent = frame[0] + (price if isinstance(price, int) else price(values, result))
         frame[0] = spent
         if spent > frame[1]:

@@ -118,13 +118,6 @@ def _looped(node: FoldNode, items: Step, slots: list[int], loop: Loop) -> Step:
     return Step(items.fixed, body)
 
 
-def _checkpoint(frame: Frame, position: int) -> None:
-    if frame[0] > frame[1]:
-        raise LimitReached
-    if frame[2] is not None and frame[2]():
-        raise DeadlineReached(position)
-
-
 def _predicate(node: FoldNode, plan: Callable[[Node], Step]) -> Step:
     assert isinstance(node.step, CallNode)
     return plan(node.step.arguments[1])
@@ -143,6 +136,7 @@ def _quantified(decisive: bool) -> Callable[..., Step]:
         def loop(frame: Frame, rounds: Iterable[Any], count: int, slot: int) -> Any:
             state: Any = not decisive
             done = 0
+            limit, expired = frame[1], frame[2]
             for item in rounds:
                 if two:
                     frame[slot], frame[last] = item
@@ -159,10 +153,10 @@ def _quantified(decisive: bool) -> Callable[..., Step]:
                         break
                     if type(state) is not Failure:
                         state = value if type(value) is Failure else NO_SUCH_OVERLOAD
-                if not done % _ROUNDS_BETWEEN_CHECKS:
-                    _checkpoint(frame, position)
-                elif frame[0] > frame[1]:
+                if frame[0] > limit:
                     raise LimitReached
+                if expired is not None and not done % _ROUNDS_BETWEEN_CHECKS and expired():
+                    raise DeadlineReached(position)
             frame[0] += 1
             return state
 
@@ -179,6 +173,7 @@ def _exists_one(node: FoldNode, items: Step, slots: list[int], plan: Callable[[N
 
     def loop(frame: Frame, rounds: Iterable[Any], _: int, slot: int) -> Any:
         found, failure, done = 0, None, 0
+        limit, expired = frame[1], frame[2]
         for item in rounds:
             if two:
                 frame[slot], frame[last] = item
@@ -192,10 +187,10 @@ def _exists_one(node: FoldNode, items: Step, slots: list[int], plan: Callable[[N
             elif value is not False:
                 failure = value if type(value) is Failure else NO_SUCH_OVERLOAD
             done += 1
-            if not done % _ROUNDS_BETWEEN_CHECKS:
-                _checkpoint(frame, position)
-            elif frame[0] > frame[1]:
+            if frame[0] > limit:
                 raise LimitReached
+            if expired is not None and not done % _ROUNDS_BETWEEN_CHECKS and expired():
+                raise DeadlineReached(position)
         frame[0] += 2
         return found == 1 if failure is None else failure
 
@@ -219,6 +214,7 @@ def _mapped(node: FoldNode, items: Step, slots: list[int], plan: Callable[[Node]
         gathered: list[Any] = []
         failure: Failure | None = None
         done = 0
+        limit, expired = frame[1], frame[2]
         for item in rounds:
             if two:
                 frame[slot], frame[last] = item
@@ -230,10 +226,10 @@ def _mapped(node: FoldNode, items: Step, slots: list[int], plan: Callable[[Node]
                 failure = failure or value
             gathered.append(value)
             done += 1
-            if not done % _ROUNDS_BETWEEN_CHECKS:
-                _checkpoint(frame, position)
-            elif frame[0] > frame[1]:
+            if frame[0] > limit:
                 raise LimitReached
+            if expired is not None and not done % _ROUNDS_BETWEEN_CHECKS and expired():
+                raise DeadlineReached(position)
         frame[0] += 1
         return gathered if failure is None else failure
 
@@ -255,6 +251,7 @@ def _filtered(node: FoldNode, items: Step, slots: list[int], plan: Callable[[Nod
         gathered: list[Any] = []
         failure: Failure | None = None
         done = 0
+        limit, expired = frame[1], frame[2]
         for item in rounds:
             if two:
                 frame[slot], frame[last] = item
@@ -271,10 +268,10 @@ def _filtered(node: FoldNode, items: Step, slots: list[int], plan: Callable[[Nod
             elif chosen is not False:
                 failure = chosen if type(chosen) is Failure else NO_SUCH_OVERLOAD
             done += 1
-            if not done % _ROUNDS_BETWEEN_CHECKS:
-                _checkpoint(frame, position)
-            elif frame[0] > frame[1]:
+            if frame[0] > limit:
                 raise LimitReached
+            if expired is not None and not done % _ROUNDS_BETWEEN_CHECKS and expired():
+                raise DeadlineReached(position)
         frame[0] += 1
         return gathered if failure is None else failure
 
