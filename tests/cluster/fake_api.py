@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from drakkar.kube.clock import Clock, rfc3339
-from drakkar.kube.resources import ALL, Resource
+from drakkar.kube.resources import ALL as KNOWN
+from drakkar.kube.resources import Resource
 from drakkar.kube.selectors import FieldSelector, LabelSelector
 from drakkar.kube.transport import ApiRequest, ApiResponse
 
@@ -19,6 +20,10 @@ _MERGE_KEYS = {
     "conditions": "type", "ownerReferences": "uid", "reservedFor": "uid", "resourceClaimStatuses": "name",
     "containers": "name", "taints": "key",
 }  # fmt: skip
+DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)
+ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
+ALL = (*KNOWN, DEFINITIONS, ENDPOINT_SLICES, WIDGETS)
 _PREFIXES = {resource.path(): resource for resource in ALL}
 
 
@@ -61,6 +66,8 @@ class FakeApi:
         planned = self.fail.get((request.method, request.path))
         if planned:
             return planned.pop(0)
+        if request.path == "/apis" or (request.path.count("/") in (2, 3) and request.path in _GROUP_PATHS):
+            return _discovery(request.path)
         resource, namespace, name, subresource = _parse(request.path)
         if resource is None:
             return _status(404, "NotFound", request.path)
@@ -234,6 +241,24 @@ class FakeApi:
         self._history[resource].append({"type": kind, "object": obj})
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+_GROUP_PATHS = {resource.path().rpartition("/")[0] for resource in ALL}
+
+
+def _discovery(path: str) -> ApiResponse:
+    if path == "/apis":
+        versions = sorted({resource.api_version for resource in ALL if resource.group})
+        groups = [{"preferredVersion": {"groupVersion": one}} for one in versions]
+        return ApiResponse(200, {}, {"kind": "APIGroupList", "groups": groups})
+    version = path.removeprefix("/apis/").removeprefix("/api/")
+    verbs = ["list", "watch", "delete"]
+    resources = [
+        {"name": one.plural, "kind": one.kind, "namespaced": one.namespaced, "verbs": verbs}
+        for one in ALL
+        if one.api_version == version
+    ]
+    return ApiResponse(200, {}, {"kind": "APIResourceList", "groupVersion": version, "resources": resources})
 
 
 def _parse(path: str) -> tuple[Resource | None, str, str, str]:

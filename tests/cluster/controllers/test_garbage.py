@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from fake_api import WIDGETS
+
 from controllers.world import World, run
 from drakkar.cluster.controllers.garbage import GarbageCollector
 from drakkar.kube.resources import CONFIG_MAPS, SECRETS
@@ -114,6 +116,21 @@ def test_generations_go_together() -> None:
         reference = {"apiVersion": "v1", "kind": "Secret", "name": "c", "uid": second["metadata"]["uid"]}
         world.api.put(SECRETS, {"metadata": {"name": "grandchild", "ownerReferences": [reference]}})
         await delete(world, "o", "Background")
+        assert world.api.all(SECRETS) == []
+
+    run(test, GarbageCollector)
+
+
+def test_children_of_custom_resources_go_too() -> None:
+    async def test(world: World) -> None:
+        parent = world.api.put(WIDGETS, {"metadata": {"name": "w"}})
+        await world.settle(120)
+        reference = {"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": parent["metadata"]["uid"]}
+        world.api.put(SECRETS, {"metadata": {"name": "c", "ownerReferences": [reference]}})
+        await world.settle(120)
+        assert len(world.api.all(SECRETS)) == 1
+        await world.client.delete(WIDGETS, "w", "default")
+        await world.settle(120)
         assert world.api.all(SECRETS) == []
 
     run(test, GarbageCollector)

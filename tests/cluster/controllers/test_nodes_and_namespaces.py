@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from controllers.world import World, run
 from drakkar.cluster.controllers.namespaces import Namespaces
 from drakkar.cluster.controllers.node_lifecycle import NodeLifecycle
+from drakkar.cluster.controllers.node_ttl import NodeTtl
 from drakkar.cluster.controllers.pod_collection import PodCollection
 from drakkar.cluster.controllers.service_accounts import ServiceAccounts
 from drakkar.kube.resources import CONFIG_MAPS, LEASES, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
-from drakkar.kube.transport import ApiResponse
 
 READY = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}
 
@@ -103,6 +105,18 @@ def test_a_new_node_keeps_its_first_taint_until_it_reports() -> None:
     run(test, NodeLifecycle)
 
 
+@pytest.mark.parametrize(("count", "seconds"), [(1, "0"), (101, "15")])
+def test_nodes_say_how_long_their_kubelet_may_remember(count: int, seconds: str) -> None:
+    async def test(world: World) -> None:
+        for index in range(count):
+            node(world, f"n{index}")
+        await world.settle(300)
+        found = {one["metadata"]["annotations"]["node.alpha.kubernetes.io/ttl"] for one in world.api.all(NODES)}
+        assert found == {seconds}
+
+    run(test, NodeTtl)
+
+
 def test_pods_of_a_deleted_node_are_collected_after_a_while() -> None:
     async def test(world: World) -> None:
         node(world)
@@ -140,18 +154,8 @@ def test_a_namespace_starts_with_a_service_account_and_keeps_it() -> None:
     run(test, ServiceAccounts)
 
 
-def kinds(world: World) -> None:
-    verbs = ["list", "delete"]
-    core = [{"name": "configmaps", "namespaced": True, "kind": "ConfigMap", "verbs": verbs}]
-    core.append({"name": "pods", "namespaced": True, "kind": "Pod", "verbs": verbs})
-    document = {"groupVersion": "v1", "resources": core}
-    world.api.fail[("GET", "/apis")] = [ApiResponse(200, {}, {"groups": []})] * 9
-    world.api.fail[("GET", "/api/v1")] = [ApiResponse(200, {}, document)] * 9
-
-
 def test_a_namespace_goes_when_it_is_empty() -> None:
     async def test(world: World) -> None:
-        kinds(world)
         world.api.put(NAMESPACES, {"metadata": {"name": "team"}, "spec": {"finalizers": ["kubernetes"]}})
         world.api.put(CONFIG_MAPS, {"metadata": {"name": "c", "namespace": "team"}})
         await world.settle()
@@ -165,7 +169,6 @@ def test_a_namespace_goes_when_it_is_empty() -> None:
 
 def test_a_namespace_says_what_it_waits_for() -> None:
     async def test(world: World) -> None:
-        kinds(world)
         world.api.put(NAMESPACES, {"metadata": {"name": "team"}, "spec": {"finalizers": ["kubernetes"]}})
         world.api.put(CONFIG_MAPS, {"metadata": {"name": "c", "namespace": "team", "finalizers": ["x/hold"]}})
         await world.settle()

@@ -147,3 +147,18 @@ def test_warnings() -> None:
         'spec.containers[0].env[1]: hides previous definition of "A", which may be dropped when using apply'
     ]
     assert kind("", "Pod").warnings(pod()) == []
+
+
+def test_label_keys_become_requirements_with_the_pods_own_values() -> None:
+    selector = {"matchLabels": {"app": "x"}}
+    constraint = {"topologyKey": "zone", "labelSelector": selector, "matchLabelKeys": ["version", "none"]}
+    term = {"topologyKey": "zone", "labelSelector": selector, "mismatchLabelKeys": ["version"]}
+    spread = {
+        "topologySpreadConstraints": [constraint],
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}},
+    }
+    spec = made("", "Pod", {**pod(**spread), "metadata": {"name": "p", "labels": {"version": "2"}}})["spec"]
+    wanted = {"key": "version", "operator": "In", "values": ["2"]}
+    assert spec["topologySpreadConstraints"][0]["labelSelector"] == {**selector, "matchExpressions": [wanted]}
+    (changed,) = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert changed["labelSelector"]["matchExpressions"] == [{**wanted, "operator": "NotIn"}]

@@ -228,3 +228,28 @@ def test_every_kind_takes_an_empty_object_without_breaking() -> None:
         assert its.invalid_status(obj, errors)["code"] == 422
         its.validate_update({**obj, "metadata": {**obj["metadata"], "resourceVersion": "1"}}, obj)
         its.warnings(obj)
+
+
+def test_refused_changes_are_shown_as_a_diff_of_the_internal_type() -> None:
+    (complaint,) = changed("", "Pod", pod(), pod(nodeName="n"))
+    header, _, shown = complaint.partition("\n")
+    assert header.startswith("spec: Forbidden: pod updates may not change")
+    lines = shown.splitlines()
+    assert lines[0].startswith("@@ -")
+    assert '- "NodeName": "",' in lines
+    assert '+ "NodeName": "n",' in lines
+    assert lines[4:6] == ['- "NodeName": "",', '+ "NodeName": "n",']
+    assert lines[6:] == [' "HostNetwork": false,', ' "HostPID": false,', ' "HostIPC": false,']
+
+
+def test_diffs_escape_what_go_escapes_and_show_quantities() -> None:
+    old = container(args=["a"], resources={"limits": {"cpu": "1"}})
+    (complaint,) = changed("", "Pod", old, container(args=["<&>"], resources={"limits": {"cpu": "1"}}))
+    assert '+   "\\u003c\\u0026\\u003e"' in complaint.splitlines()
+
+
+def test_finalizers_of_some_groups_need_no_domain() -> None:
+    named = {"metadata": {"finalizers": ["customresourcecleanup.apiextensions.k8s.io"]}}
+    assert complaints("node.k8s.io", "RuntimeClass", {"handler": "h", **named}) == []
+    (complaint,) = complaints("", "ConfigMap", named)
+    assert complaint.endswith("name is neither a standard finalizer name nor is it fully qualified")

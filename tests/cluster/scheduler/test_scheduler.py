@@ -91,7 +91,7 @@ def test_our_reasons_follow_when_the_pod_still_waits() -> None:
         world.pod("p", claims=("c",))
         await world.settle()
         assert [reason for reason, _ in world.events("p")] == ["FailedScheduling"]
-        await world.advance(1.1)
+        await world.advance(10.1)
         reason, message = world.events("p")[1]
         assert reason == "DevicesNotAllocated"
         assert message.startswith("1 node: ")

@@ -1,8 +1,9 @@
 """Garbage collection by owner references: background, foreground and orphaning.
 
-The collector keeps a graph of who owns whom, fed by watching every kind. An object whose owners are all gone is
-deleted; an owner that is deleted in the foreground waits, held by a finalizer, until its blocking dependents are gone;
-one whose dependents are to be orphaned waits until they no longer name it (`pkg/controller/garbagecollector`).
+The collector keeps a graph of who owns whom, fed by watching every kind there is, custom ones included. An object whose
+owners are all gone is deleted; an owner that is deleted in the foreground waits, held by a finalizer, until its
+blocking dependents are gone; one whose dependents are to be orphaned waits until they no longer name it
+(`pkg/controller/garbagecollector`).
 """
 
 from __future__ import annotations
@@ -11,11 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from drakkar.cluster.controllers.controller import Context, Controller, Object
+from drakkar.cluster.controllers.discovery import discover
 from drakkar.kube.apierrors import ApiError
+from drakkar.kube.informers import Informer
 from drakkar.kube.resources import ALL, EVENTS, LEASES, Resource
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+DEFINITIONS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False)
 _UNWATCHED = (EVENTS, LEASES)
+_UNWATCHED_PLURALS = {one.plural for one in _UNWATCHED}
+_LOOK_AROUND = ""  # the queue's key for discovery; every other key is a UID
 
 
 @dataclass(slots=True)
@@ -42,9 +48,48 @@ class GarbageCollector(Controller):
         self._entries: dict[str, _Entry] = {}
         self._dependents: dict[str, set[str]] = {}
         self._absent: set[str] = set()
+        self._kinds: dict[tuple[str, str], Resource] = {}
+        self._own: dict[tuple[str, str], Informer] = {}
         for resource in ALL:
             if resource not in _UNWATCHED:
+                self._kinds[(resource.group, resource.kind)] = resource
                 context.informer(resource).add_handler(self._handler(resource))
+        self.watch(DEFINITIONS, self._on_definition)
+
+    async def start(self) -> None:
+        await super().start()
+        self.queue.add(_LOOK_AROUND)
+
+    async def stop(self) -> None:
+        await super().stop()
+        for informer in self._own.values():
+            await informer.stop()
+
+    def _on_definition(self, kind: str, old: Object | None, new: Object | None) -> None:
+        self.queue.add(_LOOK_AROUND)
+
+    async def _look_around(self) -> None:
+        """Watch every kind that is not watched yet; forget those that are served no more."""
+        served = {
+            (one.group, one.kind): one
+            for one in await discover(self.client, ("list", "watch", "delete"))
+            if one.plural not in _UNWATCHED_PLURALS
+        }
+        for kind, resource in served.items():
+            if kind not in self._kinds:
+                self._kinds[kind] = resource
+                informer = self._own[kind] = Informer(self.client, resource, clock=self.clock)
+                informer.add_handler(self._handler(resource))
+                await informer.start()
+        for kind in self._own.keys() - served.keys():
+            informer = self._own.pop(kind)
+            await informer.stop()
+            for obj in informer.list():
+                self._forget(obj["metadata"]["uid"])
+            del self._kinds[kind]
+        for uid, entry in self._entries.items():
+            if entry.owners and not entry.deleting:
+                self.queue.add(uid)
 
     def _handler(self, resource: Resource) -> Any:
         def hear(kind: str, old: Object | None, new: Object | None) -> None:
@@ -105,6 +150,9 @@ class GarbageCollector(Controller):
                 del self._dependents[owner]
 
     async def reconcile(self, key: str) -> float | None:
+        if key == _LOOK_AROUND:
+            await self._look_around()
+            return None
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -166,7 +214,7 @@ class GarbageCollector(Controller):
             return "waiting" if known.deleting and FOREGROUND in known.finalizers else "there"
         if owner["uid"] in self._absent:
             return "gone"
-        resource = _resource_of(owner)
+        resource = self._kinds.get((owner.get("apiVersion", "").rpartition("/")[0], owner.get("kind", "")))
         if resource is None:
             return "unknown"
         try:
@@ -217,9 +265,3 @@ class GarbageCollector(Controller):
 
     async def _patch(self, entry: _Entry, patch: Object) -> None:
         await self.client.patch(entry.resource, entry.name, patch, namespace=entry.namespace or None)
-
-
-def _resource_of(owner: Object) -> Resource | None:
-    return next(
-        (one for one in ALL if one.kind == owner.get("kind") and one.api_version == owner.get("apiVersion")), None
-    )

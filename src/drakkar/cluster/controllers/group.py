@@ -12,11 +12,13 @@ from drakkar.cluster.controllers.daemon_sets import DaemonSets
 from drakkar.cluster.controllers.deployments import Deployments
 from drakkar.cluster.controllers.device_taint_eviction import DeviceTaintEviction
 from drakkar.cluster.controllers.disruption_budgets import DisruptionBudgets
+from drakkar.cluster.controllers.endpoint_slices import EndpointSlices
 from drakkar.cluster.controllers.garbage import GarbageCollector
 from drakkar.cluster.controllers.jobs import Jobs
 from drakkar.cluster.controllers.namespaces import Namespaces
 from drakkar.cluster.controllers.node_lifecycle import NodeLifecycle
 from drakkar.cluster.controllers.node_taint_eviction import NodeTaintEviction
+from drakkar.cluster.controllers.node_ttl import NodeTtl
 from drakkar.cluster.controllers.pod_collection import PodCollection
 from drakkar.cluster.controllers.replica_sets import ReplicaSets
 from drakkar.cluster.controllers.resource_quotas import ResourceQuotas
@@ -40,6 +42,8 @@ CONTROLLERS: dict[str, type[Controller]] = {
     "namespaces": Namespaces,
     "service-accounts": ServiceAccounts,
     "resource-quotas": ResourceQuotas,
+    "endpoint-slices": EndpointSlices,
+    "node-ttl": NodeTtl,
     "pod-collection": PodCollection,
     "node-lifecycle": NodeLifecycle,
     "node-taint-eviction": NodeTaintEviction,

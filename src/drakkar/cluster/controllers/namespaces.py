@@ -6,11 +6,11 @@ What kinds exist is asked of the server, so that custom resources are found, too
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from drakkar.cluster.controllers import conditions
 from drakkar.cluster.controllers.controller import Context, Controller, Key, Object
+from drakkar.cluster.controllers.discovery import discover
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.resources import NAMESPACES, PODS, Resource
 
@@ -60,7 +60,7 @@ class Namespaces(Controller):
         """Delete everything; what is still there by resource name, and what could not be deleted."""
         left: dict[str, list[Object]] = {}
         failures: list[str] = []
-        resources = await self._resources()
+        resources = [one for one in await discover(self.client, ("list", "delete")) if one.namespaced]
         # Events last: deleting the rest makes new ones.
         for resource in sorted(resources, key=lambda one: one.plural == _EVENTS_LAST):
             try:
@@ -86,23 +86,6 @@ class Namespaces(Controller):
                 if not error.not_found:
                     raise
         return (await self.client.list(resource, namespace)).items
-
-    async def _resources(self) -> list[Resource]:
-        """Every namespaced resource that can be listed and deleted, in its preferred version."""
-        groups = (await self.client.raw("GET", "/apis")).body.get("groups") or []
-        paths = ["/api/v1", *("/apis/" + one["preferredVersion"]["groupVersion"] for one in groups)]
-        documents = await asyncio.gather(*(self.client.raw("GET", path) for path in paths))
-        found = []
-        for document in documents:
-            group, _, version = document.body["groupVersion"].rpartition("/")
-            for one in document.body.get("resources") or ():
-                if (
-                    one.get("namespaced")
-                    and "/" not in one["name"]
-                    and {"list", "delete"} <= set(one.get("verbs") or ())
-                ):
-                    found.append(Resource(group, version, one["name"], one["kind"]))
-        return found
 
     async def _report(self, namespace: Object, left: dict[str, list[Object]], failures: list[str]) -> None:
         """The conditions that say why a namespace is still there."""

@@ -63,7 +63,7 @@ _RULES: Final[dict[tuple[str, str], Rules]] = {
     ("batch", "CronJob"): _WORKLOAD,
     ("batch", "Job"): _WORKLOAD,
     ("autoscaling", "HorizontalPodAutoscaler"): Rules(status=True),
-    ("policy", "PodDisruptionBudget"): Rules(status=True, generation=True, unconditional=False),
+    ("policy", "PodDisruptionBudget"): Rules(name="path_segment", status=True, generation=True, unconditional=False),
     ("coordination.k8s.io", "Lease"): Rules(unconditional=False),
     ("discovery.k8s.io", "EndpointSlice"): Rules(generation=True),
     ("events.k8s.io", "Event"): Rules(),

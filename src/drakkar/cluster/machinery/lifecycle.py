@@ -78,12 +78,55 @@ def _create_pod(pod: Json) -> Json:
     if spec.get("schedulingGates"):
         status["conditions"] = [
             {
-                "type": "PodScheduled", "status": "False", "lastProbeTime": None, "lastTransitionTime": None,
-                "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates",
+                "type": "PodScheduled", "status": "False", "lastProbeTime": None,
+                "lastTransitionTime": _meta(pod).get("creationTimestamp"), "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
             }
         ]  # fmt: skip
     status["qosClass"] = quality_of_service(spec)
-    return {**pod, "status": status}
+    return {**pod, "spec": _with_label_keys(spec, _meta(pod).get("labels") or {}), "status": status}
+
+
+def _with_label_keys(spec: Json, labels: Json) -> Json:
+    """The spec with the pod's own values of matchLabelKeys put into the selectors beside them (KEP-3633, KEP-3243)."""
+    constraints = spec.get("topologySpreadConstraints")
+    if constraints:
+        spec = {**spec, "topologySpreadConstraints": [_with_keys(each, labels) for each in constraints]}
+    affinity = spec.get("affinity")
+    if not affinity:
+        return spec
+    for side in ("podAffinity", "podAntiAffinity"):
+        terms = affinity.get(side)
+        if not terms:
+            continue
+        changed = dict(terms)
+        if terms.get(_PREFERRED):
+            changed[_PREFERRED] = [
+                {**each, "podAffinityTerm": _with_keys(each.get("podAffinityTerm") or {}, labels)}
+                for each in terms[_PREFERRED]
+            ]
+        if terms.get(_REQUIRED):
+            changed[_REQUIRED] = [_with_keys(each, labels) for each in terms[_REQUIRED]]
+        affinity = {**affinity, side: changed}
+    return {**spec, "affinity": affinity}
+
+
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def _with_keys(term: Json, labels: Json) -> Json:
+    selector = term.get("labelSelector")
+    added = [
+        {"key": key, "operator": operator, "values": [labels[key]]}
+        for name, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+        for key in term.get(name) or ()
+        if key in labels
+    ]
+    if selector is None or not added:
+        return term
+    expressions = [*(selector.get("matchExpressions") or ()), *added]
+    return {**term, "labelSelector": {**selector, "matchExpressions": expressions}}
 
 
 _COMPUTE: Final = ("cpu", "memory")

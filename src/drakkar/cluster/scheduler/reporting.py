@@ -1,7 +1,7 @@
 """What users see of a failed attempt: Kubernetes' event and condition word for word, then our reasons.
 
 Tools compare Kubernetes' sentence, which never says why devices could not be had. Our explanation therefore follows as
-an event of its own, one second later, if the pod still waits: short waits stay as quiet as in Kubernetes.
+an event of its own, ten seconds later, if the pod still waits: short waits stay as quiet as in Kubernetes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from drakkar.kube.resources import PODS
 from drakkar.scheduling.filters import Rejection
 from drakkar.scheduling.pods import PodFacts
 
-EXPLAIN_AFTER = 1.0
+EXPLAIN_AFTER = 10.0
 EXPLAINED = "DevicesNotAllocated"
 _SHOWN = 3
 _EXAMINED = 100
@@ -44,7 +44,7 @@ class Reporter:
     def failed(self, pod: PodFacts, reason: str, message: str, explain: Callable[[], str] | None = None) -> None:
         """The pod could not be scheduled; `reason` is Unschedulable or SchedulerError.
 
-        `explain` works out our own reasons; it is called only if the pod still waits a second later.
+        `explain` works out our own reasons; it is called only if the pod still waits ten seconds later.
         """
         self.announce(pod, "Warning", "FailedScheduling", message)
         if _condition(pod) != ("False", reason, message):

@@ -32,6 +32,10 @@ _FAMILIES: Final = {
     "rbac.authorization.k8s.io": "policies",
     "scheduling.k8s.io": "policies",
 }
+# Groups whose metadata has the generic rules only: finalizers need not be domain-qualified.
+_GENERIC: Final = frozenset(
+    {"admissionregistration.k8s.io", "apiextensions.k8s.io", "coordination.k8s.io", "node.k8s.io", "policy"}
+)
 
 
 def validate_create(kind: Kind, obj: Json) -> Found:
@@ -39,7 +43,8 @@ def validate_create(kind: Kind, obj: Json) -> Found:
     meta = obj.get("metadata") or {}
     check: names.NameCheck = getattr(names, kind.rules.name)
     found = metadata.check_create(meta, namespaced=kind.rules.namespaced, name_check=check)
-    found += metadata.check_qualified_finalizers(meta)
+    if kind.group not in _GENERIC:
+        found += metadata.check_qualified_finalizers(meta)
     own = _tables(kind.group)[0].get(kind.kind)
     return found + own(obj) if own else found
 
@@ -48,7 +53,8 @@ def validate_update(kind: Kind, new: Json, old: Json, subresource: str = "") -> 
     """What is wrong with a changed object."""
     meta = new.get("metadata") or {}
     found = metadata.check_update(meta, old.get("metadata") or {})
-    found += metadata.check_qualified_finalizers(meta)
+    if kind.group not in _GENERIC:
+        found += metadata.check_qualified_finalizers(meta)
     own = _tables(kind.group)[1].get((kind.kind, subresource))
     return found + own(new, old) if own else found
 

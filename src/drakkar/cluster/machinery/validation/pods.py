@@ -14,6 +14,7 @@ from drakkar.cluster.machinery.validation.containers import (
     check_ephemeral_containers,
     check_init_containers,
 )
+from drakkar.cluster.machinery.validation.difference import difference
 from drakkar.cluster.machinery.validation.volumes import check_volumes
 
 __all__ = ["check_pod", "check_pod_spec", "check_pod_status_update", "check_pod_update", "check_template"]
@@ -210,17 +211,8 @@ def _check_rest(spec: Json, before: Json) -> Found:
         munged["terminationGracePeriodSeconds"] = before["terminationGracePeriodSeconds"]
     if munged == before:
         return []
-    changed = sorted(name for name in {*munged, *before} if munged.get(name) != before.get(name))
-    detail = f"pod updates may not change fields other than {_UPDATABLE}\n{_difference(munged, before, changed)}"
+    detail = f"pod updates may not change fields other than {_UPDATABLE}\n{difference(munged, before)}"
     return [forbidden("spec", detail)]
-
-
-def _difference(new: Json, old: Json, changed: Sequence[str]) -> str:
-    """The differing fields, old and new, one per line (upstream prints Go structs here)."""
-    lines = ["  core.PodSpec{"]
-    for name in changed:
-        lines += [f"- \t{name}: {old.get(name)!r},", f"+ \t{name}: {new.get(name)!r},"]
-    return "\n".join([*lines, "  }", ""])
 
 
 def check_pod_status_update(pod: Json, old: Json) -> Found:
