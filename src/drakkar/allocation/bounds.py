@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
 from drakkar.allocation.plans import AskPlan, Chosen, ClaimPlan, Plan
-from drakkar.allocation.pools import NodeView
+from drakkar.allocation.pools import UNKNOWN, NodeView
 
 if TYPE_CHECKING:
     from drakkar.allocation.search import Frame, Search
@@ -70,9 +70,10 @@ def reachable(search: Search, frame: Frame, claim: ClaimPlan, rest: int, missing
         if not constraint.groups or frame.plan.computed:
             continue
         if not constraint.is_match:
-            groups = sum(1 for bits in constraint.groups if bits & rest)
-            if groups < missing:
-                return 0
+            if frame.slot == 0 or search.setbacks:
+                groups = sum(1 for bits in constraint.groups if bits & rest)
+                if groups < missing:
+                    return 0
         elif state.values is None:
             rest = _in_large_groups(search, frame, claim, number, rest, missing)
     return rest
@@ -84,7 +85,7 @@ def affordable(search: Search, rest: int) -> int:
     found = rest & ~view.consuming
     bits = rest & view.consuming
     free = view.shareable & search.shared
-    left, over, guards, part_of = search.left, search.over, view.guards, view.part_of
+    left, over, guards, part_of, vectors = search.left, search.over, view.guards, view.part_of, view.vectors
     while bits:
         bit = bits & -bits
         bits ^= bit
@@ -92,7 +93,9 @@ def affordable(search: Search, rest: int) -> int:
         if free & bit or (view.shareable & bit and device in search.shares):
             found |= bit
             continue
-        part, vector = part_of[device], view.vector(device)
+        part, vector = part_of[device], vectors[device]
+        if vector == UNKNOWN:
+            vector = view.vector(device)
         if vector is None or over[part]:
             continue
         guard = guards[part]

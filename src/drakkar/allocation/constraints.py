@@ -23,7 +23,7 @@ Value = tuple[str, Any]
 class AttributeBits:
     """The values of one attribute: per device its values, per value its devices."""
 
-    __slots__ = ("devices_with", "lists", "present", "several", "values")
+    __slots__ = ("_groups", "devices_with", "lists", "present", "several", "values")
 
     def __init__(self) -> None:
         self.present = 0
@@ -31,6 +31,7 @@ class AttributeBits:
         self.lists = 0  # devices whose value is a list while the feature is off
         self.values: dict[int, tuple[Value, ...]] = {}
         self.devices_with: dict[Value, int] = {}
+        self._groups: dict[Value, Narrowing] = {}
 
     def add(self, number: int, values: tuple[Value, ...]) -> None:
         bit = 1 << number
@@ -49,6 +50,14 @@ class AttributeBits:
         for value in values:
             bits |= self.devices_with.get(value, 0)
         return bits
+
+    def group(self, device: int) -> Narrowing:
+        """The state of a matchAttribute constraint after its first device, which has one value."""
+        value = self.values[device][0]
+        found = self._groups.get(value)
+        if found is None:
+            found = self._groups[value] = Narrowing(self.devices_with[value], frozenset((value,)))
+        return found
 
 
 class Narrowing(NamedTuple):

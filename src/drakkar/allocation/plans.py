@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from drakkar.allocation.capacity import Amounts
-from drakkar.allocation.constraints import AttributeBits, Narrowing, attribute_bits, start_of
+from drakkar.allocation.constraints import AttributeBits, Narrowing, Value, attribute_bits, start_of
 from drakkar.allocation.contents import columns
 from drakkar.allocation.errors import AllocationError
 from drakkar.allocation.pools import INVALID, NodeView
@@ -20,6 +20,7 @@ from drakkar.allocation.requests import MATCH, Ask, ClaimShape, Constraint, limi
 from drakkar.allocation.selection import Answers, Deadline, Failure, Fit, fit_of_view, reads_of_ask
 
 _PLAN_LIMIT: Final = 1024
+_SOME: Final[frozenset[Value]] = frozenset()
 
 
 class Chosen(NamedTuple):
@@ -74,7 +75,7 @@ class RequestPlan:
 class ConstraintPlan:
     """One constraint with the index of its attribute and the requests that are surely held to it."""
 
-    __slots__ = ("attribute", "constraint", "covered", "groups", "index", "is_match", "start")
+    __slots__ = ("attribute", "constraint", "covered", "groups", "index", "is_match", "plain", "start")
 
     def __init__(
         self, constraint: Constraint, index: AttributeBits, requests: Sequence[RequestPlan], number: int
@@ -86,6 +87,12 @@ class ConstraintPlan:
         self.start: Narrowing = start_of(index)
         # Devices by value; empty where a device may have several values, since groups then overlap.
         self.groups = [] if index.several or index.lists else list(index.devices_with.values())
+        # One value per device, and masks alone decide: no request is held to it that looks at values.
+        self.plain = not (index.several or index.lists) and not any(
+            number in ask.constraints and (ask.computed or ask.devices is not None)
+            for request in requests
+            for ask in request.asks
+        )
         self.covered = [
             (place, request.asks[0])
             for place, request in enumerate(requests)
@@ -94,6 +101,13 @@ class ConstraintPlan:
             and not request.asks[0].computed
             and number in request.asks[0].constraints
         ]
+
+    def after(self, before: Narrowing, device: int) -> Narrowing:
+        """The state after choosing a device that the state before allows; for plain constraints."""
+        if self.is_match:
+            return before if before.values is not None else self.index.group(device)
+        values = self.index.values[device]
+        return Narrowing(before.mask & ~self.index.devices_with[values[0]], _SOME)
 
 
 class ClaimPlan:

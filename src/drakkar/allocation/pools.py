@@ -11,7 +11,7 @@ A `PoolBody` is shared by all nodes that see the same slices of a pool, a `NodeV
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from drakkar.allocation.counters import CounterLedger, GroupState, compatible, problem_in_counters
 from drakkar.allocation.features import Features
@@ -19,8 +19,9 @@ from drakkar.allocation.nodes import node_selector_matches, node_selector_proble
 from drakkar.allocation.slices import Device, PoolKey, SliceRecord
 from drakkar.allocation.usage import DeviceUse
 
-INCOMPLETE = "incomplete"
-INVALID = "invalid"
+INCOMPLETE: Final = "incomplete"
+INVALID: Final = "invalid"
+UNKNOWN: Final = -1  # never a vector: what a device takes, packed, is not below zero unless it fits trivially
 
 
 class PoolBody:
@@ -131,7 +132,6 @@ class NodeView:
 
     __slots__ = (
         "_devices",
-        "_vectors",
         "amounts",
         "bits",
         "body",
@@ -151,6 +151,7 @@ class NodeView:
         "shareable",
         "simple",
         "size",
+        "vectors",
     )
 
     def __init__(self, node: Mapping[str, Any], pools: Iterable[PoolBody | BrokenPool], error: str = "") -> None:
@@ -176,7 +177,7 @@ class NodeView:
         self.simple = not self.broken and all(body.simple for body, _ in self.parts)
         self.consuming = 0  # devices that take from shared counters
         self.part_of: list[int] = []
-        self._vectors: dict[int, int | None] = {}
+        self.vectors: list[int | None] = []  # per device, `UNKNOWN` until `vector` was asked
         self.guards: list[int] = []
         if any(body.ledger is not None for body, _ in self.parts):
             self._lay_out_counters()
@@ -217,12 +218,12 @@ class NodeView:
 
     def vector(self, device: int) -> int | None:
         """What a device takes from the counters of its part, packed; None if it never fits."""
-        found = self._vectors.get(device, -1)
-        if found == -1:
+        found = self.vectors[device]
+        if found == UNKNOWN:
             body, offset = self.parts[self.part_of[device]]
             ledger = body.ledger
             found = None if ledger is None else ledger.vector(body.devices[device - offset].name)
-            self._vectors[device] = found
+            self.vectors[device] = found
         return found
 
     def groups_in_use(self) -> GroupState:
@@ -241,6 +242,7 @@ class NodeView:
             self.guards.append(0 if ledger is None else ledger.guard)
             for number, name in enumerate(body.index):
                 self.part_of.append(part)
+                self.vectors.append(UNKNOWN)
                 if ledger is not None and ledger.consumes(name):
                     self.consuming |= 1 << (offset + number)
 

@@ -58,6 +58,7 @@ class Ask:
         "derived",
         "key",
         "name",
+        "ordinary",
         "own",
         "parent",
         "query",
@@ -66,6 +67,7 @@ class Ask:
 
     name: str  # "req" or "req/sub"
     own: str  # "req" or "sub", as errors name it
+    ordinary: bool  # nothing of the request but its name appears in results
     parent: str
     all_devices: bool
     count: int
@@ -102,7 +104,7 @@ class Constraint(NamedTuple):
 class ClaimShape:
     """The specification of a claim, compiled."""
 
-    __slots__ = ("config", "constraint_problem", "constraints", "reads", "requests")
+    __slots__ = ("config", "configured", "constraint_problem", "constraints", "reads", "requests")
 
     def __init__(self, devices: Mapping[str, Any], classes: Mapping[str, ClassRecord], features: Features) -> None:
         self.constraints, self.constraint_problem = _constraints(devices.get("constraints") or ())
@@ -126,6 +128,9 @@ class ClaimShape:
             self.requests.append(request)
             if request.problem:
                 break
+        self.configured = bool(self.config) or any(
+            ask.class_record.config for request in self.requests if not request.problem for ask in request.asks
+        )
 
 
 def limit_problem(request: str, adding: int, already: int) -> str:
@@ -170,6 +175,7 @@ def _ask(
     ask.name, ask.own, ask.parent, ask.constraints = name, own, parent, ()
     ask.tolerations = raw.get("tolerations") or []
     ask.admin = raw.get("adminAccess") is True
+    ask.ordinary = not ask.admin and not ask.tolerations
     ask.derived = {
         item.get("name", ""): (item.get("cel") or {}).get("expression") or item.get("expression") or ""
         for item in raw.get("derivedAttributes") or ()

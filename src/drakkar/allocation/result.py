@@ -31,14 +31,19 @@ def allocation_result(
     share_id: Callable[[], str],
 ) -> Json:
     """One `status.allocation`; `asks` are the chosen alternatives in the order of the requests."""
-    results = [_device_result(choice, devices[choice.device], features, share_id) for choice in chosen]
-    found: Json = {"devices": {}}
-    if results:
-        found["devices"]["results"] = results
-    config = _config(shape, asks)
-    if config:
-        found["devices"]["config"] = config
-    selector = _node_selector(name, [devices[choice.device] for choice in chosen], node_name)
+    chosen_devices = [devices[choice.device] for choice in chosen]
+    results = [
+        {"request": choice.ask.name, "driver": device.key.driver, "pool": device.key.pool, "device": device.key.device}
+        if device.ordinary and choice.ask.ordinary
+        else _device_result(choice, device, features, share_id)
+        for choice, device in zip(chosen, chosen_devices, strict=True)
+    ]
+    found: Json = {"devices": {"results": results} if results else {}}
+    if shape.configured:
+        config = _config(shape, asks)
+        if config:
+            found["devices"]["config"] = config
+    selector = _node_selector(name, chosen_devices, node_name)
     if selector is not None:
         found["nodeSelector"] = selector
     return found

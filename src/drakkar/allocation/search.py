@@ -52,19 +52,20 @@ class Frame:
         "slot",
     )
 
+    before: Any  # what `_restore` puts back
+    plan: AskPlan
+    slot: int
+    rest: int  # candidates not tried yet
+    device: int
+    amounts: Amounts | None
+    number: int  # of the alternative
+    exceeded: bool  # every alternative so far was too large for the claim
+
     def __init__(self, kind: int, claim: int, request: int, held: int) -> None:
         self.kind = kind
         self.claim = claim
         self.request = request
         self.held = held  # devices of the claim before this request
-        self.before: Any = None  # what `_restore` puts back
-        self.number = 0  # of the alternative
-        self.exceeded = True  # every alternative so far was too large for the claim
-        self.plan: Any = None
-        self.slot = 0
-        self.rest = 0  # candidates not tried yet
-        self.device = -1
-        self.amounts: Amounts | None = None
 
 
 class Search:
@@ -119,7 +120,9 @@ class Search:
                         continue
                     asked = claims[claim].requests[request]
                     if asked.alternatives:
-                        stack.append(Frame(_ALTERNATIVE, claim, request, held))
+                        frame = Frame(_ALTERNATIVE, claim, request, held)
+                        frame.number, frame.exceeded = 0, True
+                        stack.append(frame)
                     plan, slot = asked.asks[0], 0
                 if slot == 0:
                     if plan.devices is not None and not plan.devices:
@@ -306,6 +309,9 @@ class Search:
         states = list(self.states)
         for number in plan.constraints:
             constraint = claim.constraints[number]
+            if constraint.plain:
+                states[number] = constraint.after(states[number], device)
+                continue
             values: tuple[Value, ...] | None
             if plan.computed and constraint.attribute in plan.ask.derived:
                 text = plan.ask.derived[constraint.attribute]

@@ -39,7 +39,7 @@ class PoolKey(NamedTuple):
 class Device:
     """One published device: the plain JSON and the few facts the search asks for all the time."""
 
-    __slots__ = ("binds_to_node", "content", "key", "name", "raw", "shareable", "slice", "value")
+    __slots__ = ("binds_to_node", "content", "key", "name", "ordinary", "raw", "shareable", "slice", "value")
 
     def __init__(self, raw: Mapping[str, Any], owner: SliceRecord) -> None:
         self.raw = raw
@@ -48,6 +48,13 @@ class Device:
         self.key = DeviceKey(owner.key[0], owner.key[1], self.name)
         self.shareable: bool = raw.get("allowMultipleAllocations") is True
         self.binds_to_node: bool = raw.get("bindsToNode") is True
+        # Nothing of the device but its name appears in results.
+        self.ordinary = not (
+            self.shareable
+            or owner.skip_operations
+            or raw.get("bindingConditions")
+            or raw.get("bindingFailureConditions")
+        )
         self.value: Any = None  # what CEL sees, made on first use
         self.content: Any = None  # hashable form of all that CEL sees, made on first use
 
