@@ -1,8 +1,9 @@
-"""A driver that is killed at its Nth touch of the world. Run as: crash_child.py FOLDER N ACTION.
+"""Drivers that are killed, the Nth at its Nth touch of the world. Run as: crash_child.py FOLDER KIND.
 
 Touches are counted where the world is touched and nowhere else: writes and barriers of the journal, CDI files written,
-renamed and removed, MIG instances made and destroyed. The process ends before the Nth one, and after it when N is
-negative, with status 137 and without any clean-up. Status 0: there were fewer touches.
+renamed and removed, MIG instances made and destroyed. Each driver is a process of its own with a folder of its own,
+FOLDER/N, and ends right before its Nth touch, with status 137 and without any clean-up; the first that has fewer
+touches ends the series. The number of those that were killed is printed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,21 +41,16 @@ class Killer:
     """Ends the process at the touch that was asked for."""
 
     def __init__(self, when: int) -> None:
-        self.when = abs(when)
-        self.after = when < 0
+        self.when = when
         self.seen = 0
 
     def around(self, function: Callable[..., Any], ours: Callable[..., bool]) -> Callable[..., Any]:
         def touched(*arguments: Any, **options: Any) -> Any:
-            if not ours(*arguments):
-                return function(*arguments, **options)
-            self.seen += 1
-            if self.seen == self.when and not self.after:
-                os._exit(137)
-            result = function(*arguments, **options)
-            if self.seen == self.when:
-                os._exit(137)
-            return result
+            if ours(*arguments):
+                self.seen += 1
+                if self.seen == self.when:
+                    os._exit(137)
+            return function(*arguments, **options)
 
         return touched
 
@@ -77,17 +74,39 @@ def arm(killer: Killer, folder: Path) -> None:
         setattr(SimulatedMachine, name, killer.around(getattr(SimulatedMachine, name), always))
 
 
-async def main(folder: Path, when: int, kind: str) -> None:
+async def live(folder: Path, when: int, kind: str) -> None:
+    """A driver's life, without its sockets: prepare one claim and unprepare it."""
     one = node(folder, kind)
-    await one.start()
-    arm(Killer(when), folder)
+    one.build()
     inner = one.driver._node
+    await inner._recover()
+    arm(Killer(when), folder)
     prepared = (await inner.prepare([REF]))[REF.uid]
     assert not prepared.error, prepared.error
     error = (await inner.unprepare([REF]))[REF.uid]
     assert not error, error
-    os._exit(0)
+
+
+def main(folder: Path, kind: str) -> None:
+    point = 1
+    while True:
+        own = folder / str(point)
+        own.mkdir()
+        child = os.fork()
+        if child == 0:
+            try:
+                asyncio.run(live(own, point, kind))
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code != 137:
+            break
+        point += 1
+    print(point - 1)
+    sys.exit(code)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -47,7 +47,8 @@ class GpuNode:
         self.driver: GpuDriver
         self.channel: grpc.aio.Channel
 
-    async def start(self) -> None:
+    def build(self) -> None:
+        """Machine and driver, not yet started."""
         self.machine = build_machine(self.model, "n1", self.folder / "machine")
         self.driver = GpuDriver(
             self.machine,
@@ -61,6 +62,9 @@ class GpuNode:
             options=self.options,
             instance=self.instance,
         )
+
+    async def start(self) -> None:
+        self.build()
         await self.driver.start()
         self.channel = grpc.aio.insecure_channel(
             f"unix:{self.folder}/p/{DRIVER}/dra{self.instance and '-'}{self.instance}.sock"
