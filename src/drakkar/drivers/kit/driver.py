@@ -1,9 +1,9 @@
 """A driver on a node: slices published, claims prepared over the kubelet's socket, and nothing lost by being killed.
 
 One prepare is: read the claim from the API (never from a cache, it may have been replaced), check parameters, wait for
-a holder that is going away, write the intent durably, set the hardware up, write the CDI file, write the completion
-durably. Two barriers, and between them everything can be found again: on start, what was only intended is undone, what
-was completed gets its CDI file back, what nobody knows is removed. Claims on different devices go side by side; claims
+a holder that is going away, write the intent durably, set the hardware up, write the CDI file, write the completion.
+From the intent on everything can be found again: on start, what was only intended is undone, what was completed gets
+its CDI file back, what nobody knows is removed. Claims on different devices go side by side; claims
 on the same device one after the other (DESIGN section 7, KEP-4381).
 """
 
