@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -378,3 +379,19 @@ def test_numbers_that_are_wrong_about_a_path_that_works() -> None:
     assert examine(world(metrics={"a.prom": series})).cause == "label-rewrite"
     log = {LogKey("mon", "dcgm-exporter-x", "exporter"): "rpc error: received message larger than max (5 vs. 4)"}
     assert examine(world(logs=log)).cause == "exporter-message-limit"
+
+
+def test_without_the_slices_no_cause_is_claimed() -> None:
+    refused = "resourceslices.resource.k8s.io: user cannot list it"
+    snapshot = replace(world(claim("c", devices(BIG)), pod("p", claim_name="c")), unread=(refused,))
+    verdict = explain(snapshot, "pod/ml/p")
+    assert (verdict.cause, verdict.boundary, verdict.confidence) == ("not-enough-evidence", "allocation", "possible")
+    assert verdict.sentence.startswith("resourceslices.resource.k8s.io could not be read")
+    assert "user cannot list it" in render.text(verdict)
+    assert examine(snapshot).cause == "not-enough-evidence"
+
+
+def test_a_target_that_could_not_be_read_is_not_said_to_be_absent() -> None:
+    snapshot = replace(world(), unread=("pods: user cannot list it",))
+    with pytest.raises(TargetError, match="cannot read Pod x: user cannot list it"):
+        explain(snapshot, "pod/ml/x")

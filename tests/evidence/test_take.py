@@ -6,17 +6,20 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+
 from drakkar.evidence.snapshot import LogKey
 from drakkar.evidence.take import take
+from drakkar.kube.apierrors import ApiError, UnreachableError
 from drakkar.kube.client import Client
 from drakkar.kube.transport import ApiRequest, ApiResponse
 
 
 class FakeServer:
-    """Lists by path; anything else is forbidden."""
+    """Lists by path; anything else is refused."""
 
-    def __init__(self, answers: dict[str, Any]) -> None:
-        self.answers = answers
+    def __init__(self, answers: dict[str, Any], code: int = 403, reason: str = "Forbidden") -> None:
+        self.answers, self.code, self.reason = answers, code, reason
 
     async def send(self, request: ApiRequest) -> ApiResponse:
         if request.path in self.answers:
@@ -24,10 +27,10 @@ class FakeServer:
         status = {
             "kind": "Status",
             "status": "Failure",
-            "reason": "Forbidden",
-            "message": f"{request.path} is forbidden",
+            "reason": self.reason,
+            "message": f"{request.path}: {self.reason}",
         }
-        return ApiResponse(403, {}, status)
+        return ApiResponse(self.code, {}, status)
 
     def watch(self, request: ApiRequest) -> AsyncIterator[dict[str, Any]]:
         raise NotImplementedError
@@ -58,7 +61,7 @@ def test_lists_become_objects_with_their_kind_and_refusals_become_notes() -> Non
     assert [e["message"] for e in snapshot.events_of(found)] == ["no"]
     assert snapshot.logs == {LogKey("ml", "p", "main"): "GPU 0\n"}
     assert snapshot.kubernetes_version == "1.37.2"
-    assert any("resourceslices" in text and "forbidden" in text for text in snapshot.unread)
+    assert any("resourceslices" in text and "Forbidden" in text for text in snapshot.unread)
 
 
 def test_pods_with_claims_have_their_logs_taken_unless_told_otherwise() -> None:
@@ -73,3 +76,28 @@ def test_a_server_without_anything_gives_an_empty_snapshot() -> None:
     snapshot = asyncio.run(take(Client(FakeServer({}))))
     assert snapshot.objects == ()
     assert len(snapshot.unread) > 10
+
+
+@pytest.mark.parametrize(("code", "reason"), [(401, "Unauthorized"), (500, "InternalError"), (429, "TooManyRequests")])
+def test_other_failures_are_raised_as_they_came(code: int, reason: str) -> None:
+    with pytest.raises(ApiError, match=reason):
+        asyncio.run(take(Client(FakeServer({}, code, reason))))
+
+
+def test_a_server_that_does_not_answer_is_no_empty_cluster() -> None:
+    class Dead(FakeServer):
+        async def send(self, request: ApiRequest) -> ApiResponse:
+            raise UnreachableError("no answer")
+
+    with pytest.raises(UnreachableError):
+        asyncio.run(take(Client(Dead({}))))
+
+
+def test_who_may_read_one_namespace_gets_that_one_and_is_told() -> None:
+    pod = {"metadata": {"name": "p", "namespace": "ml", "uid": "u"}, "spec": {"containers": []}}
+    server = FakeServer({"/api/v1/namespaces/ml/pods": {"items": [pod], "metadata": {}}})
+    snapshot = asyncio.run(take(Client(server), namespace="ml"))
+    assert snapshot.get("Pod", "p", "ml")
+    assert "pods outside of namespace ml: /api/v1/pods: Forbidden" in snapshot.unread
+    assert snapshot.why_unread("pods") == ""
+    assert snapshot.why_unread("resourceslices.resource.k8s.io")

@@ -14,9 +14,10 @@ from typing import Any, Final
 from drakkar.diagnosis import allocation, domains, inventory, lifecycle, manifests, telemetry, upgrades, workloads
 from drakkar.diagnosis.situation import Situation
 from drakkar.diagnosis.targets import TargetError, pods_of_target, resolve_target
-from drakkar.diagnosis.verdict import HEALTHY, UNDECIDED, Finding, Verdict, cause_of
+from drakkar.diagnosis.verdict import HEALTHY, UNDECIDED, Evidence, Finding, Verdict, cause_of
 from drakkar.evidence.records import EvidenceRecord, claim_records
 from drakkar.evidence.snapshot import Snapshot, name_of, reference
+from drakkar.kube import resources
 
 __all__ = ["TargetError", "examine", "explain", "pods_of_target", "rank", "resolve_target"]
 
@@ -39,6 +40,13 @@ _RANKS: Final = {
     UNDECIDED: 10,
     HEALTHY: 11,
 }
+_ESSENTIAL: Final = (
+    resources.RESOURCE_SLICES,
+    resources.DEVICE_CLASSES,
+    resources.RESOURCE_CLAIMS,
+    resources.NODES,
+)
+_READ_FIRST: Final = frozenset({"inventory", "allocation"})
 _DRIVER_GONE: Final = frozenset({"plugin-not-registered", "plugin-died-after-allocation"})
 _SHOWN_RECORDS: Final = 16
 
@@ -60,7 +68,7 @@ def explain(snapshot: Snapshot, target: str, *, namespace: str = "default") -> V
     if finding.cause in _OPEN:
         wider = sorted((found for found in _wider(situation) if _is_about(found, obj)), key=rank)
         finding = wider[0] if wider else finding
-    finding = _with_changes(situation, finding)
+    finding = _within_what_was_read(snapshot, _with_changes(situation, finding))
     return Verdict(reference(obj), finding, tuple(_records(situation, obj))[:_SHOWN_RECORDS], snapshot.unread)
 
 
@@ -69,7 +77,7 @@ def examine(snapshot: Snapshot) -> Verdict:
     situation = Situation(snapshot)
     found = _without_consequences(sorted(_everything(situation), key=rank))
     best = found[0] if found else Finding(HEALTHY, "Cluster", "no workload asks for devices")
-    best = _with_changes(situation, best)
+    best = _within_what_was_read(snapshot, _with_changes(situation, best))
     records: list[EvidenceRecord] = []
     for subject in (best.subject, *sorted(best.affects)):
         kind, _, rest = subject.partition("/")
@@ -103,6 +111,27 @@ def _with_changes(situation: Situation, finding: Finding) -> Finding:
     space, _, name = rest.rpartition("/")
     pod = situation.snapshot.get("Pod", name, space) if kind == "Pod" else None
     return finding if pod is None else allocation.with_changes(situation, pod, finding)
+
+
+def _within_what_was_read(snapshot: Snapshot, finding: Finding) -> Finding:
+    """A finding about inventory or allocation is none if the devices, classes or claims could not be read."""
+    if finding.cause == HEALTHY or cause_of(finding.cause).boundary not in _READ_FIRST:
+        return finding
+    missing = {kind.group_resource: snapshot.why_unread(kind.group_resource) for kind in _ESSENTIAL}
+    problems = [Evidence(reason, name) for name, reason in missing.items() if reason]
+    if not problems:
+        return finding
+    names = " and ".join(problem.source for problem in problems)
+    return Finding(
+        UNDECIDED,
+        finding.subject,
+        f"{names} could not be read, so the cause stays open; the rest alone would say: {finding.sentence}",
+        (*problems, *finding.evidence),
+        f"get the right to list {names} (or a server that has them), then explain again",
+        "possible",
+        affects=finding.affects,
+        boundary=cause_of(finding.cause).boundary,
+    )
 
 
 def _node_finding(situation: Situation, node: Object) -> Finding:

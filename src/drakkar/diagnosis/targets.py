@@ -8,6 +8,7 @@ from drakkar.diagnosis.situation import Situation
 from drakkar.errors import DrakkarError
 from drakkar.evidence.records import pods_of_claim
 from drakkar.evidence.snapshot import Snapshot, name_of, namespace_of
+from drakkar.kube import resources
 
 __all__ = ["TargetError", "pods_of_target", "resolve_target"]
 
@@ -23,6 +24,19 @@ KINDS: Final = {
     "computedomain": "ComputeDomain", "cd": "ComputeDomain",
 }  # fmt: skip
 _CLUSTER_WIDE: Final = frozenset({"Node"})
+_RESOURCES: Final = {
+    kind.kind: kind.group_resource
+    for kind in (
+        resources.PODS,
+        resources.RESOURCE_CLAIMS,
+        resources.DEPLOYMENTS,
+        resources.REPLICA_SETS,
+        resources.STATEFUL_SETS,
+        resources.DAEMON_SETS,
+        resources.JOBS,
+        resources.NODES,
+    )
+}
 
 
 class TargetError(DrakkarError):
@@ -47,6 +61,8 @@ def resolve_target(snapshot: Snapshot, target: str, namespace: str = "default") 
     space = "" if kind in _CLUSTER_WIDE else space if slash else namespace
     found = snapshot.get(kind, name, space)
     if found is None:
+        if problem := snapshot.why_unread(_RESOURCES.get(kind, kind)):
+            raise TargetError(f"cannot read {kind} {name}: {problem}", reason="Unread", subject=target)
         elsewhere = sorted(namespace_of(obj) for obj in snapshot.all(kind) if name_of(obj) == name)
         known = sorted(name_of(obj) for obj in snapshot.all(kind, space or None))
         place = f" in namespace {space}" if space else ""

@@ -54,7 +54,8 @@ class Snapshot:
         captured_at: when; None if unknown.
         kubernetes_version: e.g. ``1.37.2``.
         notes: what people wrote about the capture.
-        unread: what should be here and could not be read, with the reason.
+        unread: what should be here and could not be read, each ``what: reason``; what is a resource with its group
+            (``resourceslices.resource.k8s.io``) or a file.
     """
 
     objects: tuple[Object, ...] = ()
@@ -76,6 +77,11 @@ class Snapshot:
     def get(self, kind: str, name: str, namespace: str = "") -> Object | None:
         """One object; None if the snapshot has none of that name."""
         return self._by_name.get((kind, namespace, name))
+
+    def why_unread(self, resource: str) -> str:
+        """Why nothing of a resource could be read (``pods``, ``resourceslices.resource.k8s.io``); "" if it was."""
+        start = f"{resource}: "
+        return next((text.removeprefix(start) for text in self.unread if text.startswith(start)), "")
 
     def by_uid(self, uid: str) -> Object | None:
         """The object with that UID."""

@@ -1,7 +1,8 @@
 """Takes a snapshot of a running cluster through a client; the cluster may be ours or anybody's.
 
-Kinds that the server does not have, or that the caller may not read, are noted in ``Snapshot.unread`` and never an
-error: a diagnosis of what can be seen is better than none.
+Kinds that the server does not have, or that the caller may not read, are noted in ``Snapshot.unread`` and no error: a
+diagnosis of what can be seen is better than none. Everything else that fails is raised as it came: a wrong token, a
+server that does not answer.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from drakkar.errors import DrakkarError
 from drakkar.evidence.captures import NodeCapture
 from drakkar.evidence.snapshot import LogKey, Snapshot, name_of, namespace_of
 from drakkar.kube import resources
+from drakkar.kube.apierrors import ApiError
 from drakkar.kube.client import Client
 from drakkar.kube.resources import Resource
 from drakkar.kube.transport import ApiRequest
@@ -40,6 +42,8 @@ NAMESPACED_KINDS: Final = (
     resources.DAEMON_SETS,
     resources.JOBS,
 )
+_FORBIDDEN: Final = 403
+_TOLERATED: Final = frozenset({_FORBIDDEN, 404})
 _LOG_LINES: Final = 200
 _LOGGED_PODS: Final = 64
 
@@ -49,6 +53,7 @@ async def take(
     *,
     captures: Mapping[str, NodeCapture] | None = None,
     logs_of: Sequence[tuple[str, str]] | None = None,
+    namespace: str = "",
     now: datetime | None = None,
 ) -> Snapshot:
     """Everything a diagnosis reads, from all namespaces: devices held elsewhere matter too.
@@ -57,10 +62,15 @@ async def take(
         captures: what is known from nodes, by node name.
         logs_of: (namespace, pod) pairs whose container logs are taken as well, since a container that names its
             device is the proof of injection; by default the pods that use claims, if they are few.
+        namespace: what to read alone where the caller may not read all namespaces.
         now: the time to note; the real one by default.
+
+    Raises:
+        ApiError: the server refuses the caller or fails.
+        UnreachableError: no answer came.
     """
     kinds = (*CLUSTER_KINDS, *NAMESPACED_KINDS)
-    lists = await asyncio.gather(*(_list(client, kind) for kind in kinds))
+    lists = await asyncio.gather(*(_list(client, kind, namespace) for kind in kinds))
     objects: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = []
     unread: list[str] = []
@@ -115,11 +125,22 @@ def _pods_with_claims(snapshot: Snapshot) -> list[tuple[str, str]]:
     return pods if len(pods) <= _LOGGED_PODS else []
 
 
-async def _list(client: Client, kind: Resource) -> tuple[list[dict[str, Any]], str]:
+async def _list(client: Client, kind: Resource, namespace: str) -> tuple[list[dict[str, Any]], str]:
     try:
         return (await client.list(kind)).items, ""
-    except DrakkarError as error:
-        return [], f"{kind.group_resource}: {error.message}"
+    except ApiError as error:
+        if error.status not in _TOLERATED:
+            raise
+        problem = error
+    if problem.status == _FORBIDDEN and kind.namespaced and namespace:
+        try:
+            items = (await client.list(kind, namespace)).items
+        except ApiError as error:
+            if error.status not in _TOLERATED:
+                raise
+        else:
+            return items, f"{kind.group_resource} outside of namespace {namespace}: {problem.message}"
+    return [], f"{kind.group_resource}: {problem.message}"
 
 
 async def _log(client: Client, key: LogKey) -> str | None:
