@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import threading
+import urllib.parse
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -22,6 +24,8 @@ from drakkar.cluster.apiserver.server import ApiServer
 from drakkar.cluster.apiserver.serving import serve
 from drakkar.cluster.store import Store
 from drakkar.kube.client import Client
+from drakkar.kube.transport import ApiRequest
+from tests.conformance import replay
 
 TOKEN = "conformance-token"
 
@@ -48,6 +52,7 @@ class ControlPlanes:
                 token=TOKEN,
                 insecure=False,
                 kubectl=None,
+                inside=InProcessClient(self, running["server"]),
             )
         finally:
             self._await(self._stop(running))
@@ -57,6 +62,10 @@ class ControlPlanes:
         self._thread.join(5)
 
     def _await(self, coroutine: Any) -> Any:
+        return self.run(coroutine)
+
+    def run(self, coroutine: Any) -> Any:
+        """The result of a coroutine on the planes' loop."""
         future: Future[Any] = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         return future.result(60)
 
@@ -85,6 +94,52 @@ class ControlPlanes:
         running["server"].closing = True
         await running["server"].close()
         await running["listener"].stop()
+
+
+class InProcessClient:
+    """What `replay.Client` does, without a network and, where bodies are JSON, without text."""
+
+    def __init__(self, planes: ControlPlanes, server: ApiServer) -> None:
+        self._planes, self._server = planes, server
+        self._prepare = replay.Client(argparse.Namespace(server="https://inside", token=TOKEN)).prepare
+
+    def send(self, request: dict[str, Any], timeout: float = 60) -> dict[str, Any]:
+        """The same answer that `replay.Client.send` gives."""
+        del timeout
+        payload, headers, extra, _ = self._prepare(request)
+        lowered = {name.lower(): value for name, value in headers.items()}
+        if request.get("as") == "anonymous":
+            lowered.pop("authorization", None)
+        for name, value in extra:
+            before = lowered.get(name.lower())
+            lowered[name.lower()] = value if before is None else f"{before}\n{value}"
+        url = urllib.parse.urlsplit(request["path"])
+        repeated = urllib.parse.parse_qs(url.query, keep_blank_values=True)
+        query = {name: values[0] for name, values in repeated.items()}
+        body = request.get("body")
+        if isinstance(body, str) or "bodyBase64" in request or "yaml" in lowered.get("content-type", ""):
+            body = payload
+        asked = ApiRequest(request["method"], url.path, query, lowered, body)
+        return self._planes.run(self._ask(asked, repeated))
+
+    async def _ask(self, request: ApiRequest, repeated: dict[str, list[str]]) -> dict[str, Any]:
+        answer = await self._server.respond(request, None, repeated)
+        out: dict[str, Any] = {"status": answer.status, "contentType": answer.content_type}
+        if answer.warnings:
+            out["warnings"] = answer.warnings
+        if "Retry-After" in answer.headers:
+            out["retryAfter"] = answer.headers["Retry-After"]
+        if answer.watch is not None:
+            out["events"] = [json.loads(json.dumps(event)) async for event in answer.watch]
+            return out
+        value = answer.value_of() if answer.value_of is not None else answer.value
+        if answer.content_type.startswith("application/json") and value is not None:
+            out["body"] = json.loads(json.dumps(value))
+        else:
+            text = (answer.raw or b"").decode(errors="replace")
+            binary = "\0" in text or "protobuf" in answer.content_type
+            out["body"] = "<binary>" if binary else json.loads(text) if text.startswith("{") else text
+        return out
 
 
 def _client(server: ApiServer, user: str, agent: str) -> Client:

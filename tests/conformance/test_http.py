@@ -1,4 +1,4 @@
-"""Recorded conversations with a real Kubernetes 1.37.2, held against our API server over HTTPS.
+"""Recorded conversations with a real Kubernetes 1.37.2, held against our API server over HTTPS and in process.
 
 `pending.txt` lists what does not pass yet, one step a line; the test demands that it is exactly the truth, so it can
 only get shorter.
@@ -34,7 +34,7 @@ def _pending() -> set[str]:
     return {line.strip() for line in lines if line.strip() and not line.startswith(("#", "kubectl "))}
 
 
-def _replay(planes: ControlPlanes, path: Path) -> tuple[dict[str, list[str]], int]:
+def _replay(planes: ControlPlanes, path: Path, transport: str = "https") -> tuple[dict[str, list[str]], int]:
     """The problems of each step that failed, and how many steps passed."""
     conversation = yaml.load(path.read_text(), Loader=replay.Loader)
     failures: dict[str, list[str]] = {}
@@ -47,18 +47,20 @@ def _replay(planes: ControlPlanes, path: Path) -> tuple[dict[str, list[str]], in
     if conversation.get("anyResourceVersion"):
         needs.add("controllers")  # they ran when this was recorded
     with planes.one(needs) as arguments:
-        passed, _ = replay.replay_conversation(replay.Client(arguments), conversation, report)
+        client = arguments.inside if transport == "in process" else replay.Client(arguments)
+        passed, _ = replay.replay_conversation(client, conversation, report)
     return failures, passed
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_conversations_pass_except_those_listed_as_pending(planes: ControlPlanes) -> None:
+@pytest.mark.parametrize("transport", ["https", "in process"])
+def test_conversations_pass_except_those_listed_as_pending(planes: ControlPlanes, transport: str) -> None:
     files = [path for path in FILES if not ONLY or ONLY in path.stem]
     failures: dict[str, list[str]] = {}
     passed = 0
     with ThreadPoolExecutor(16) as pool:
-        for found, good in pool.map(lambda path: _replay(planes, path), files):
+        for found, good in pool.map(lambda path: _replay(planes, path, transport), files):
             failures |= found
             passed += good
     print(f"{passed} passed, {len(failures)} failed")

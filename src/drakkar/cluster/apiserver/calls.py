@@ -65,6 +65,7 @@ class Call:
     representation: Representation = PLAIN
     warnings: list[str] = field(default_factory=list)
     dry_run: bool = False
+    charges: list[tuple[StoredObject, dict[str, str]]] = field(default_factory=list)
     _timestamp: str = ""
 
     @property

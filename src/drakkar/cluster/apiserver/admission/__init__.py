@@ -74,3 +74,8 @@ class Admission:
             for judge in _JUDGES.get(call.row.collection, ()):
                 judge(call, operation, obj, old)
         quotas.judge(call, operation, obj, old)
+
+    def stored(self, call: Call) -> None:
+        """To be called right after the write that `validate` let pass."""
+        if call.charges:
+            quotas.settle(call)

@@ -1,7 +1,8 @@
 """ResourceQuota: refuses what would exceed a quota of the namespace, and writes down what was granted.
 
 As in kube-apiserver the limits and the present use come from the quota's *status*: the quota controller recounts after
-deletions, admission adds what it lets in. Nobody else writes between the check and the write, so nothing is retried.
+deletions, admission adds what it lets in, once the object is stored. Nobody else writes in between, so nothing is
+retried.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _ZERO = Quantity.parse("0")
 
 
 def judge(call: Call, operation: str, obj: Value | None, old: Value | None) -> None:
-    """Charge the quotas of the namespace; raises `StatusError` 403 if one does not suffice."""
+    """Note on the call what the quotas of the namespace have to pay; raises `StatusError` 403 if one cannot."""
     quotas = call.server.store.collection(COLLECTION)
     if obj is None or not call.row.namespaced or call.subresource is not None or not len(quotas):
         return
@@ -34,18 +35,20 @@ def judge(call: Call, operation: str, obj: Value | None, old: Value | None) -> N
         asked = {name: amount for name, amount in asked.items() if amount > _ZERO}
         if not asked:
             return
-    charges = []
     for stored in present:
         quota = stored.value
         if applies(quota.get("spec") or {}, call.row.collection, obj):
             charge = _charge(call, quota, obj, asked, creating=operation == "CREATE")
             if charge:
-                charges.append((stored, charge))
-    if call.dry_run:
-        return
-    for stored, used in charges:
+                call.charges.append((stored, charge))
+
+
+def settle(call: Call) -> None:
+    """The object is stored: write down what it used."""
+    for stored, used in call.charges:
         status = {**stored.value["status"], "used": {**stored.value["status"].get("used", {}), **used}}
         call.server.store.update(COLLECTION, stored.key, {**stored.value, "status": status})
+    call.charges.clear()
 
 
 def _charge(call: Call, quota: Value, obj: Value, asked: Usage, *, creating: bool) -> dict[str, str]:

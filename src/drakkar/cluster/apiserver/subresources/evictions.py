@@ -39,6 +39,7 @@ async def create(call: Call) -> Answer:
     call.dry_run = options.dry_run
     if not _ends_anyway(pod):
         await _spend_budgets(call, pod)
+        existing = call.stored()  # others had their turn while the budget was written
     await delete_object(call, existing, options)
     answer = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
     return Answer(201, answer, warnings=call.warnings)

@@ -61,6 +61,7 @@ async def create_object(call: Call, obj: dict[str, Any], *, managed: bool = True
     if call.dry_run:
         return StoredObject(key, 0, obj)
     stored = call.server.store.create(row.collection, key, obj)
+    call.server.admission.stored(call)
     await call.server.store.durable(stored.version)
     return stored
 

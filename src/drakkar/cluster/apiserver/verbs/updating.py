@@ -123,6 +123,7 @@ async def write(call: Call, existing: StoredObject, obj: dict[str, Any]) -> Stor
     if may_vanish(call.row, obj) and existing.value["metadata"].get("deletionTimestamp"):
         return await finish_deletion(call, existing, obj)
     stored = store.update(call.row.collection, existing.key, obj)
+    call.server.admission.stored(call)
     await store.durable(stored.version)
     return stored
 
