@@ -310,6 +310,42 @@ def test_health_of_devices_appears_in_the_pods_status() -> None:
     run(test)
 
 
+def test_the_pod_resources_socket_names_pod_claim_and_device() -> None:
+    async def test(world: World) -> None:
+        import grpc.aio
+
+        from drakkar.cluster.kubelet.generated import podresources_v1_pb2 as messages
+
+        world.pod_with_claim("one", "claim", "sleep 60")
+        world.pod("two", "sleep 60")
+        await world.phase_is("one", "Running")
+        await world.phase_is("two", "Running")
+        async with grpc.aio.insecure_channel(f"unix:{world.kubelet.pod_resources.socket}") as channel:
+            list_all = channel.unary_unary(
+                "/v1.PodResourcesLister/List",
+                request_serializer=messages.ListPodResourcesRequest.SerializeToString,
+                response_deserializer=messages.ListPodResourcesResponse.FromString,
+            )
+            pods = {pod.name: pod for pod in (await list_all(messages.ListPodResourcesRequest())).pod_resources}
+            get = channel.unary_unary(
+                "/v1.PodResourcesLister/Get",
+                request_serializer=messages.GetPodResourcesRequest.SerializeToString,
+                response_deserializer=messages.GetPodResourcesResponse.FromString,
+            )
+            one = await get(messages.GetPodResourcesRequest(pod_name="one", pod_namespace="default"))
+            with pytest.raises(grpc.aio.AioRpcError, match="pod none in namespace default not found"):
+                await get(messages.GetPodResourcesRequest(pod_name="none", pod_namespace="default"))
+        assert one.pod_resources == pods["one"]
+        assert not pods["two"].containers[0].dynamic_resources
+        held = pods["one"].containers[0].dynamic_resources[0]
+        assert (held.claim_name, held.claim_namespace) == ("claim", "default")
+        found = [(item.driver_name, item.pool_name, item.device_name) for item in held.claim_resources]
+        assert found == [(DRIVER, NODE, "dev-gpu"), (DRIVER, NODE, "dev-other")]
+        assert held.claim_resources[0].cdi_devices[0].name.startswith("example.com/claim=")
+
+    run(test)
+
+
 def test_a_claim_with_the_name_of_an_older_one_is_refused() -> None:
     async def test(world: World) -> None:
         world.pod_with_claim("one", "claim", "sleep 60")

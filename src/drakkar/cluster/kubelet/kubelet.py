@@ -22,10 +22,12 @@ from drakkar.cluster.kubelet.launcher import CONTAINER_NAME, NODE_NAME, POD_UID,
 from drakkar.cluster.kubelet.node import Description, node_address
 from drakkar.cluster.kubelet.node_streams import KubeletStreams
 from drakkar.cluster.kubelet.plugins import PluginRegistry
+from drakkar.cluster.kubelet.pod_resources import PodResources
 from drakkar.cluster.kubelet.pod_source import PodSource, pod_source
 from drakkar.cluster.kubelet.pod_worker import PodWorker
 from drakkar.cluster.kubelet.podspec import Pod
 from drakkar.cluster.kubelet.resource_health import ResourceHealth
+from drakkar.cluster.kubelet.statuses import TERMINAL
 from drakkar.cluster.runtimes.runtime import Runtime, summary
 from drakkar.errors import DrakkarError
 from drakkar.kube.client import Client
@@ -76,6 +78,7 @@ class Kubelet:
         self.claims = NodeClaims(client, self.plugins, state)
         self.health = ResourceHealth(self.clock, self._health_changed)
         self.plugins.health_sink = self.health.follow
+        self.pod_resources = PodResources(root, self.claims, self._running_pods)
         sources = ApiSources(client)
         self._events = None if recorder is not None else EventRecorder(client, "kubelet", name, clock=self.clock)
         self._node = Node(
@@ -108,6 +111,7 @@ class Kubelet:
         self._addresses: dict[str, str] = {}
         self._leave_rounds: Any = None
         self._reconciler: asyncio.Task[None] | None = None
+        self._serving: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Register the node, take over what is there, and begin to run pods. Raises `ApiError` if refused."""
@@ -143,6 +147,10 @@ class Kubelet:
         await asyncio.gather(*(worker.stop() for worker in self._workers.values()))
         self._workers.clear()
         self._addresses.clear()
+        if self._serving is not None:
+            await asyncio.gather(self._serving, return_exceptions=True)
+            self._serving = None
+        await self.pod_resources.stop()
         await self.plugins.stop()
         self.health.stop()
         if self._own_informer:
@@ -213,7 +221,13 @@ class Kubelet:
 
     # Plugins, health and slices
 
+    def _running_pods(self) -> list[Pod]:
+        pods = [worker.pod for worker in self._workers.values()]
+        return [pod for pod in pods if (pod.get("status") or {}).get("phase") not in TERMINAL]
+
     def _plugins_changed(self) -> None:
+        if self.plugins.drivers() and self._serving is None:
+            self._serving = asyncio.create_task(self.pod_resources.start(), name=f"pod resources {self.name}")
         for worker in self._workers.values():
             worker.retry()
 
