@@ -12,11 +12,22 @@ from typing import Any, Final
 from drakkar.cel.signatures import Implementation, Overload, Price
 from drakkar.cel.steps import Body, Frame, LimitReached, Step, charged
 from drakkar.cel.types import Type
-from drakkar.cel.values import Failure, type_name
+from drakkar.cel.values import Duration, Failure, Timestamp, UInt, type_name
 
 _ANY: Final = None
 # Operators that upstream runs without looking at declarations first; their error names no types.
 _BARE: Final = frozenset("_+_ _-_ _*_ _/_ _%_ !_ -_ startsWith endsWith contains matches @in".split())
+
+
+_NUMBERS: Final = frozenset({int, UInt, float})
+_OPERANDS: Final[dict[str, frozenset[type]]] = {
+    "_+_": _NUMBERS | {str, bytes, list, Duration, Timestamp},
+    "_-_": _NUMBERS | {Duration, Timestamp},
+    "_*_": _NUMBERS,
+    "_/_": _NUMBERS,
+    "_%_": frozenset({int, UInt}),
+}
+"""Which values can stand on the left of an operator at all; upstream's error for others names the operator."""
 
 
 class Dispatcher:
@@ -49,6 +60,9 @@ class Dispatcher:
                 self.table[classes[0] if len(classes) == 1 else classes] = implementation
                 return implementation
         if self.function in _BARE:
+            capable = _OPERANDS.get(self.function)
+            if capable is not None and type(arguments[0]) not in capable:
+                return Failure(f"no such overload: {self.function}")
             return Failure("no such overload")
         if self.function == "size":
             return Failure("no such overload: size")

@@ -188,8 +188,6 @@ class _Checker:
                 node.overloads = known[1]
                 self.fresh += known[2]
                 return known[0]
-        if types.ERROR in arguments:
-            return types.ERROR
         result: Type | None = None
         fitting: list[Overload] = []
         fresh = self.fresh

@@ -21,6 +21,7 @@ from drakkar.cel.values import (
     Panic,
     UInt,
     equal,
+    is_ordered,
     key_in,
     key_of,
     order,
@@ -105,7 +106,7 @@ def relation(function: str, overload: str, left: Step, right: Step, precise: boo
             frame[0] = spent
             if spent > frame[1]:
                 raise LimitReached
-            return _ordered(a, b, test)
+            return _ordered(a, b, test, function)
 
         return Step(left.fixed + right.fixed, metered)
     if right.constant and type(right.value) is int:
@@ -113,7 +114,7 @@ def relation(function: str, overload: str, left: Step, right: Step, precise: boo
 
         def with_int(frame: Frame) -> Any:
             a = compute(frame)
-            return test(a, bound) if type(a) is int else _ordered(a, bound, test)
+            return test(a, bound) if type(a) is int else _ordered(a, bound, test, function)
 
         return charged(left.fixed + 1, with_int, precise)
 
@@ -122,16 +123,18 @@ def relation(function: str, overload: str, left: Step, right: Step, precise: boo
         b = other(frame)
         if type(a) is int and type(b) is int:
             return test(a, b)
-        return _ordered(a, b, test)
+        return _ordered(a, b, test, function)
 
     return charged(left.fixed + right.fixed + 1, body, precise)
 
 
-def _ordered(a: Any, b: Any, test: Callable[[Any, Any], bool]) -> Any:
+def _ordered(a: Any, b: Any, test: Callable[[Any, Any], bool], function: str) -> Any:
     if type(a) is Failure:
         return a
     if type(b) is Failure:
         return b
+    if not is_ordered(a):
+        return Failure(f"no such overload: {function}")
     found = order(a, b)
     return found if type(found) is Failure else test(found, 0)
 

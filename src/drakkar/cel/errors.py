@@ -95,7 +95,7 @@ class Source:
         shown = issues[:MAX_ISSUES]
         text = "\n".join(self._shown(issue) for issue in shown)
         if len(issues) > len(shown):
-            text += f"\n {len(issues) - len(shown)} more errors were truncated"
+            text += f"\n{len(issues) - len(shown)} more errors were truncated"
         return CelError(f"compilation failed: {text}", kind, issues=tuple(shown), expression=self.text)
 
     def _shown(self, issue: Issue) -> str:

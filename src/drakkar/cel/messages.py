@@ -28,7 +28,7 @@ def _timestamp(fields: Mapping[str, Any]) -> Any:
 
 
 def _unconvertible(_: Mapping[str, Any]) -> Any:
-    return Failure("unsupported conversion to ref.Val: (*dynamicpb.Message)<nil>")
+    return Failure("unsupported conversion to ref.Val: (*dynamicpb.Message)")
 
 
 _INT_FIELDS: Final = {"seconds": types.INT, "nanos": types.INT}

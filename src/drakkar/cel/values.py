@@ -330,6 +330,12 @@ def order(left: Any, right: Any) -> Any:
     return (left > right) - (left < right)
 
 
+def is_ordered(value: Any) -> bool:
+    """Whether values of this class have an order at all."""
+    kind = type(value)
+    return kind in _ORDERED or kind is float or kind is Duration or kind is Timestamp
+
+
 _ORDERED: Final = frozenset({int, UInt, bool, str, bytes})
 _NUMBERS: Final = frozenset({int, UInt, float})
 

@@ -179,7 +179,7 @@ def _sort_by_keys(values: Any, keys: Any) -> Any:
 
 
 def _sort(values: Any) -> Any:
-    return _sort_by_keys(values, values) if type(values) is list else _refused("sort", values)
+    return _sort_by_keys(values, values) if type(values) is list else Failure("no such overload: sort")
 
 
 def _range(count: Any) -> Any:

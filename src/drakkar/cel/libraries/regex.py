@@ -97,7 +97,25 @@ def compile_pattern(text: str) -> Pattern | Failure:
     try:
         return Pattern(text, _engine(text))
     except ValueError as failure:
-        return Failure(f"error parsing regexp: {failure}")
+        return Failure(f"error parsing regexp: {_in_go_words(str(failure))}")
+
+
+_GO_WORDS: Final = {
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "trailing \\ at end": "trailing backslash at end of expression",
+    "invalid named capture group": "invalid named capture",
+}
+
+
+def _in_go_words(message: str) -> str:
+    """RE2's complaint as Go words it."""
+    words, colon, part = message.partition(": ")
+    return f"{_GO_WORDS.get(words, words)}: `{part}`" if colon else message
 
 
 def _engine(text: str) -> Any:
