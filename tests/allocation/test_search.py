@@ -9,7 +9,7 @@ from drakkar.allocation.plans import plan_for
 from drakkar.allocation.search import Search
 from tools.vectors.allocation import state_of
 
-from .objects import NODE, claim, cluster, device, request, slice_of
+from .objects import NODE, Json, claim, cluster, device, request, slice_of
 from .worlds import random_case
 
 SEEDS = range(300)
@@ -108,3 +108,46 @@ def test_a_pod_with_more_devices_than_python_nests_calls() -> None:
     found = allocate(cluster(*slices), claims, NODE)
     assert isinstance(found, Allocation)
     assert sum(len(result["devices"]["results"]) for result in found.results) == 48 * 32
+
+
+def partitions(parents: int) -> list[Json]:
+    """Accelerators that can be cut in halves or quarters, with the counters that say so."""
+    devices, sets = [], []
+    for parent in range(parents):
+        sets.append(
+            {
+                "name": f"cs{parent}",
+                "counters": {f"part{i}": {"value": "1"} for i in range(4)} | {"memory": {"value": "40Gi"}},
+            }
+        )
+        for size, kind in ((2, "half"), (1, "quarter")):
+            for start in range(0, 4, size):
+                counters = {f"part{i}": {"value": "1"} for i in range(start, start + size)}
+                counters["memory"] = {"value": f"{10 * size}Gi"}
+                consumed = [{"counterSet": f"cs{parent}", "counters": counters}]
+                attributes = {"kind": kind, "parent": f"p{parent}"}
+                name = f"d{parent}-{kind}-{start}"
+                devices.append(device(name, attributes=attributes, consumesCounters=consumed))
+    published = slice_of(devices, name="devices", count=2)
+    counters = slice_of([], name="counters", count=2, sharedCounters=sets)
+    del counters["spec"]["devices"]
+    return [published, counters]
+
+
+def of_kind(name: str, kind: str, count: int) -> Json:
+    return request(name, count, selectors=(f"device.attributes['dra.example.com'].kind == '{kind}'",))
+
+
+@pytest.mark.parametrize(
+    ("halves", "quarters", "fits"), [(8, 16, True), (9, 15, False), (10, 12, True), (12, 9, False), (16, 1, False)]
+)
+def test_partitions_that_need_more_than_there_is_are_refused_quickly(halves: int, quarters: int, fits: bool) -> None:
+    calls = iter(range(40))
+    found = allocate(
+        cluster(*partitions(8)),
+        [claim(of_kind("h", "half", halves), of_kind("q", "quarter", quarters))],
+        NODE,
+        deadline=1.0,
+        now=lambda: 0.0 if next(calls, None) is not None else 2.0,
+    )
+    assert bool(found) == fits

@@ -114,6 +114,20 @@ class CounterLedger:
         """Whether some counter is below zero, which blocks every counter-consuming device of the pool."""
         return self._negative > 0
 
+    def left_by_counter(self) -> dict[str, int]:
+        """What is left of each counter, summed over the counter sets, in billionths."""
+        found: dict[str, int] = {}
+        for (_, counter), amount in self._left.items():
+            found[counter] = found.get(counter, 0) + amount
+        return found
+
+    def want_by_counter(self, device: str) -> dict[str, int]:
+        """What a device consumes of each counter, summed over the counter sets, in billionths."""
+        found: dict[str, int] = {}
+        for (_, counter), amount in self._want(device).items():
+            found[counter] = found.get(counter, 0) + amount
+        return found
+
     def shortages(self, device: str, left: int | None = None) -> list[Shortage]:
         """The counters that do not suffice for a device, given what is left (now, or as packed in `left`)."""
         found = []

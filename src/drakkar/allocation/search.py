@@ -19,6 +19,7 @@ from drakkar.allocation.derived import derived_values
 from drakkar.allocation.errors import AllocationError
 from drakkar.allocation.plans import AskPlan, Chosen, ClaimPlan, Plan
 from drakkar.allocation.pools import NodeView
+from drakkar.allocation.proofs import impossible
 from drakkar.allocation.requests import MAX_RESULTS
 from drakkar.allocation.selection import Failure, amounts_of
 
@@ -31,6 +32,7 @@ _DEVICE: Final = 0
 _ALTERNATIVE: Final = 1
 _CLAIM: Final = 2
 _STEPS_PER_CHECK: Final = 64
+_SETBACKS_BEFORE_PROOF: Final = 8
 _NONE: Final[Mapping[str, int]] = {}
 
 
@@ -145,6 +147,8 @@ class Search:
             if not stack:
                 return None
             self.setbacks += 1
+            if self.setbacks == _SETBACKS_BEFORE_PROOF and self.safe and impossible(self):
+                return None
             frame = stack.pop()
             claim, request, held = frame.claim, frame.request, frame.held
             if frame.kind == _CLAIM:
