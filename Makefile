@@ -5,7 +5,7 @@ PYTHON_BIN = .venv/bin/python
 KIND = cel
 DIR = cases/$(KIND)
 
-.PHONY: help setup demo test check bench vectors conformance docs clean
+.PHONY: help setup demo test check bench bench-allocation vectors conformance docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|' 2>/dev/null || true
@@ -32,6 +32,12 @@ bench: setup ## figures, printed as tables
 
 vectors: setup ## run a folder of cases: make vectors KIND=cel DIR=folder
 	@$(PYTHON_BIN) -m tools.vectors $(KIND) $(DIR)
+
+bench-allocation: setup ## race the allocator: make bench-allocation DIR=folder (ALLOCATION_ORACLE: the Go side)
+	@$(PYTHON_BIN) -m bench.allocation $(if $(filter command line,$(origin DIR)),$(DIR)) --oracle "$$ALLOCATION_ORACLE"
+
+conformance: setup ## run a folder of recorded conversations: make conformance DIR=folder
+	@$(PYTHON_BIN) -m tools.conformance $(DIR)
 
 docs: setup ## run every command block of README and docs and compare its output
 	@$(PYTHON_BIN) -m tools.docs
