@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from drakkar.kube.resources import NODES, PODS
 from kubelet.world import World, run, until
 
@@ -234,6 +236,24 @@ def test_a_node_that_somebody_deleted_comes_back() -> None:
         world.kubelet._registration._lease = None
         await world.kubelet._registration._register_again()
         assert world.node()["status"]["capacity"]
+
+    run(test, driver=False)
+
+
+def test_a_container_for_debugging_joins_a_running_pod_and_does_not_count() -> None:
+    async def test(world: World) -> None:
+        world.pod("one", "sleep 0.6")
+        await world.phase_is("one", "Running")
+        debug = {"name": "debug", "image": "busybox", "command": ["sh", "-c", "echo look; exit 5"]}
+        await world.client.patch(PODS, "one", {"spec": {"ephemeralContainers": [debug]}}, namespace="default")
+
+        def debugger() -> dict[str, Any]:
+            return (world.status("one").get("ephemeralContainerStatuses") or [{}])[0]
+
+        await until(lambda: "terminated" in debugger().get("state", {}))
+        assert debugger()["state"]["terminated"]["exitCode"] == 5
+        assert await world.log("one", "debug") == "look\n"
+        await world.phase_is("one", "Succeeded")
 
     run(test, driver=False)
 

@@ -48,6 +48,7 @@ class ContainerState:
     name: str
     init: bool = False
     sidecar: bool = False
+    ephemeral: bool = False
     id: str = ""
     container_id: str = ""
     image: str = ""

@@ -70,6 +70,8 @@ def event(
     about = dict(pod) | {"apiVersion": "v1", "kind": "Pod"}
     if container is not None:
         field_name = "initContainers" if container.init else "containers"
+        if container.ephemeral:
+            field_name = "ephemeralContainers"
         about["fieldPath"] = f"spec.{field_name}{{{container.name}}}"
     node.recorder.record(about, kind, reason, message)
 

@@ -230,7 +230,20 @@ class PodWorker:
             if again is not None or self._active(state):
                 alive = True
                 delay = _sooner(delay, again)
+        if alive:
+            self._step_ephemeral()
         return not alive, delay
+
+    def _step_ephemeral(self) -> None:
+        """Containers for debugging run once, as soon as they are added; the pod's phase does not depend on them."""
+        for spec in podspec.ephemeral_containers(self.pod):
+            state = self.states.get(spec["name"])
+            if state is None:
+                state = self.states[spec["name"]] = ContainerState(spec["name"], ephemeral=True)
+                self._backoffs[spec["name"]] = RestartBackoff()
+            retry = self._retry_at.get(state.name, 0.0) - self.node.clock.monotonic()
+            if not self._active(state) and not state.ran and retry <= 0:
+                self._launch(spec, state)
 
     def _step_init(self) -> tuple[bool, float | None]:
         delay: float | None = None
@@ -415,7 +428,7 @@ class PodWorker:
         running = [
             (spec, self.states[spec["name"]])
             for spec, _ in podspec.all_containers(self.pod)
-            if self.states[spec["name"]].running
+            if spec["name"] in self.states and self.states[spec["name"]].running
         ]
         if not running:
             return
@@ -468,10 +481,11 @@ def _initial_states(pod: Pod, records: list[ContainerRecord], node: Node) -> dic
     status = pod.get("status") or {}
     known = {
         entry["name"]: entry
-        for kind in ("initContainerStatuses", "containerStatuses")
+        for kind in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
         for entry in status.get(kind) or ()
     }
     by_name = {record.annotations.get(launcher.CONTAINER_NAME, ""): record for record in records}
+    ephemeral = {spec["name"] for spec in podspec.ephemeral_containers(pod)}
     waiting = "PodInitializing" if podspec.init_containers(pod) else "ContainerCreating"
     states = {}
     for spec, init in podspec.all_containers(pod):
@@ -486,6 +500,7 @@ def _initial_states(pod: Pod, records: list[ContainerRecord], node: Node) -> dic
         elif state.running:
             # The runtime lost it (plain processes do not outlive their parent): that run is over.
             launcher.ended(node, pod, spec, state, Exit(137, node.clock.now(), known=False))
+        state.ephemeral = name in ephemeral
         states[name] = state
     return states
 

@@ -66,16 +66,21 @@ def init_containers(pod: Pod) -> list[Spec]:
     return list(pod["spec"].get("initContainers") or ())
 
 
+def ephemeral_containers(pod: Pod) -> list[Spec]:
+    """Containers added to a running pod for debugging (KEP-277): they run once and the pod does not depend on them."""
+    return list(pod["spec"].get("ephemeralContainers") or ())
+
+
 def is_sidecar(container: Spec) -> bool:
     """A restartable init container (KEP-753)."""
     return container.get("restartPolicy") == ALWAYS
 
 
 def all_containers(pod: Pod) -> Iterator[tuple[Spec, bool]]:
-    """(container, is an init container) in start order."""
+    """(container, is an init container) in start order, ephemeral ones last."""
     for container in init_containers(pod):
         yield container, True
-    for container in containers(pod):
+    for container in (*containers(pod), *ephemeral_containers(pod)):
         yield container, False
 
 

@@ -73,6 +73,11 @@ def pod_status(
     status["containerStatuses"] = [
         _container_status(pod, spec, states[spec["name"]], verdict) for spec in podspec.containers(pod)
     ]
+    ephemeral = [spec for spec in podspec.ephemeral_containers(pod) if spec["name"] in states]
+    if ephemeral:
+        status["ephemeralContainerStatuses"] = [
+            _container_status(pod, spec, states[spec["name"]], verdict) for spec in ephemeral
+        ]
     if "qosClass" in old:
         status["qosClass"] = old["qosClass"]
     return status
