@@ -106,16 +106,13 @@ class GarbageCollector(Controller):
     def _learn(self, resource: Resource, obj: Object) -> None:
         metadata = obj["metadata"]
         uid = metadata["uid"]
-        entry = _Entry(
-            resource,
-            metadata.get("namespace") or "",
-            metadata["name"],
-            uid,
-            list(metadata.get("ownerReferences") or ()),
-            bool(metadata.get("deletionTimestamp")),
-            tuple(metadata.get("finalizers") or ()),
-        )
+        owners = list(metadata.get("ownerReferences") or ())
+        deleting, finalizers = bool(metadata.get("deletionTimestamp")), tuple(metadata.get("finalizers") or ())
         before = self._entries.get(uid)
+        if before is not None and (before.owners, before.deleting, before.finalizers) == (owners, deleting, finalizers):
+            return  # most changes concern neither owners nor an end
+        namespace = metadata.get("namespace") or ""
+        entry = _Entry(resource, namespace, metadata["name"], uid, owners, deleting, finalizers)
         for owner in before.owners if before else ():
             self._unlink(owner["uid"], uid)
         self._entries[uid] = entry

@@ -8,7 +8,6 @@ again, since drivers write into its status, too.
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -262,7 +261,7 @@ def _with_allocation(
     """A copy of the claim, allocated (if `allocation` is given) and reserved for the pod."""
     status = dict(claim.get("status") or {})
     if allocation is not None:
-        status["allocation"] = copy.deepcopy(allocation) | ({"allocationTimestamp": stamp} if stamp else {})
+        status["allocation"] = {**allocation, "allocationTimestamp": stamp} if stamp else allocation
     if all(one.get("uid") != pod.uid for one in status.get("reservedFor") or ()):
         consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
         status["reservedFor"] = [*(status.get("reservedFor") or ()), consumer]
