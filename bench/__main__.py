@@ -1,7 +1,8 @@
 """Run the benchmarks and print their tables: `make bench`, or `python -m bench [NAME…]`.
 
-Each file of this folder that has a `main` is a benchmark; it prints its tables and answers whether its bounds hold
-(`main(runs: int) -> bool`, or `main(arguments: list[str]) -> int` for those that are also commands of their own). The machine's load is printed with every table, since a figure from a busy machine means little.
+Each file of this folder that has a `main` is a benchmark; it prints its tables and answers whether its bounds hold:
+`main(runs: int) -> bool`, or `main(arguments: list[str]) -> int` for those that are also commands of their own. The
+machine's load is printed with every table, since a figure from a busy machine means little.
 """
 
 from __future__ import annotations
