@@ -7,8 +7,9 @@ that apply to a user are collected once and kept until one of the four RBAC coll
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from drakkar.cluster.apiserver import statuses
 from drakkar.cluster.apiserver.identities import MASTERS, SERVICE_ACCOUNT_PREFIX, User
@@ -21,8 +22,7 @@ _COLLECTIONS: Final = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Attributes:
+class Attributes(msgspec.Struct, frozen=True):
     """One question. `path` alone for non-resource requests; `field_selector` serves the node authoriser."""
 
     verb: str
@@ -35,14 +35,12 @@ class Attributes:
     field_selector: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     allowed: bool
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True):
     """A rule that applies to a user, where (``""``: everywhere), and by which binding."""
 
     rule: dict[str, Any]
@@ -57,7 +55,7 @@ class Authorizer:
         self._store = store
         self._nodes = NodeAuthorizer(store)
         self._grants: dict[tuple[str, tuple[str, ...]], tuple[list[Grant], list[tuple[str, str]]]] = {}
-        self._decisions: dict[tuple[User, Attributes], Decision] = {}
+        self._decisions: dict[tuple[str, tuple[str, ...], Attributes], Decision] = {}
         self._seen = (-1, -1, -1, -1)
 
     def decide(self, user: User, asked: Attributes) -> Decision:
@@ -104,7 +102,7 @@ class Authorizer:
 
     def _by_roles(self, user: User, asked: Attributes) -> Decision:
         grants, missing = self.grants(user)
-        key = (user, asked)
+        key = (user.name, user.groups, asked)
         known = self._decisions.get(key)
         if known is not None:
             return known

@@ -7,9 +7,10 @@ beside the parsed value so that a single object goes out without being encoded a
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from drakkar.cluster.apiserver import statuses
 from drakkar.cluster.apiserver.identities import User
@@ -26,8 +27,7 @@ BODY_LIMIT: Final = 3 * 1024 * 1024
 """`MaxRequestBodyBytes` of kube-apiserver."""
 
 
-@dataclass(slots=True)
-class Answer:
+class Answer(msgspec.Struct):
     """`raw` is the body as it goes on the wire if it is known already; `stream` replaces the body by chunks.
 
     `watch` yields watch events as plain values, for clients inside the process; over HTTP `stream` serves the same. A
@@ -38,16 +38,15 @@ class Answer:
     value: Any = None
     raw: bytes | None = None
     content_type: str = JSON
-    headers: dict[str, str] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    warnings: list[str] = msgspec.field(default_factory=list)
     stream: AsyncGenerator[bytes] | None = None
     watch: AsyncGenerator[dict[str, Any]] | None = None
     value_of: Callable[[], Any] | None = None
     text_of: Callable[[], list[Callable[[], bytes]]] | None = None
 
 
-@dataclass(slots=True)
-class Call:
+class Call(msgspec.Struct):
     """`query` has the first value of each parameter, `repeated` all values. `row` is what the path names."""
 
     server: ApiServer
@@ -63,9 +62,9 @@ class Call:
     row: ApiResource
     subresource: Subresource | None = None
     representation: Representation = PLAIN
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = msgspec.field(default_factory=list)
     dry_run: bool = False
-    charges: list[tuple[StoredObject, dict[str, str]]] = field(default_factory=list)
+    charges: list[tuple[StoredObject, dict[str, str]]] = msgspec.field(default_factory=list)
     _timestamp: str = ""
 
     @property

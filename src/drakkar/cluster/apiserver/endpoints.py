@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from typing import TYPE_CHECKING, Any, Final
 
 from drakkar.cluster.apiserver.answers import encode
@@ -57,6 +56,8 @@ def _no_page() -> Answer:
 
 def version() -> dict[str, Any]:
     """`version.Info`; the git version is that of the Kubernetes whose behaviour this server has."""
+    import platform
+
     return {
         "major": "1",
         "minor": "37",

@@ -12,7 +12,6 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -26,14 +25,13 @@ SERVICE_ACCOUNT_PREFIX: Final = "system:serviceaccount:"
 ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(msgspec.Struct, frozen=True):
     """Whom a request speaks for."""
 
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
-    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    extra: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
     def info(self) -> dict[str, Any]:
         """`authentication.k8s.io/v1` UserInfo."""
@@ -170,8 +168,7 @@ def authenticate(headers: Mapping[str, str], tokens: Tokens, now: float) -> User
     return user
 
 
-@dataclass(slots=True)
-class Impersonation:
+class Impersonation(msgspec.Struct):
     """What the Impersonate-* headers ask for, and the permissions that takes: (group, resource, namespace, name)."""
 
     user: User

@@ -6,9 +6,10 @@ types, then the negotiation of the API looks for a clause whose conversion (``as
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+import msgspec
 
 from drakkar.cluster.apiserver import statuses
 
@@ -31,8 +32,7 @@ CONVERSIONS: Final = {
 DISCOVERY: Final = ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2")
 
 
-@dataclass(frozen=True, slots=True)
-class Representation:
+class Representation(msgspec.Struct, frozen=True):
     """`convert` is the kind to convert to (``Table`` …, empty: none) in `version` of its group."""
 
     media_type: str = JSON

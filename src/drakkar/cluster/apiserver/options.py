@@ -6,8 +6,9 @@ The checks and their words are those of `k8s.io/apimachinery/pkg/apis/meta/v1/va
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from drakkar.cluster.apiserver import statuses
 from drakkar.cluster.apiserver.bodies import plain_body
@@ -56,8 +57,7 @@ def check_write(call: Call, kind: str, *, apply: bool = False) -> None:
     call.dry_run = bool(call.repeated.get("dryRun"))
 
 
-@dataclass(slots=True)
-class DeleteOptions:
+class DeleteOptions(msgspec.Struct):
     """`policy` is Foreground, Background, Orphan or "" (the kind's own)."""
 
     grace_seconds: int | None = None
@@ -116,8 +116,7 @@ def _checked_kind(body: Any) -> Mapping[str, Any]:
     return body
 
 
-@dataclass(slots=True)
-class ListOptions:
+class ListOptions(msgspec.Struct):
     """`version` None: not given. `match` is "", Exact or NotOlderThan."""
 
     version: int | None

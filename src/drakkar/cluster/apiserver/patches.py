@@ -7,8 +7,8 @@ from typing import Any
 from drakkar.cluster.apiserver import statuses
 from drakkar.cluster.apiserver.bodies import media_type, private
 from drakkar.cluster.apiserver.calls import Call
-from drakkar.cluster.apiserver.custom.kind import CustomKind
 from drakkar.cluster.apiserver.kinds import behaviour
+from drakkar.cluster.machinery.kinds import Kind
 
 
 def patched(call: Call, current: dict[str, Any]) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def patched(call: Call, current: dict[str, Any]) -> dict[str, Any]:
     form = media_type(call)
     kind = behaviour(call.row)
     try:
-        if isinstance(kind, CustomKind):
+        if call.row.custom:
             return _patched_custom(call, kind, current, body)
         decoded = patching.patch(kind, current, body, form, field_validation=call.field_validation)
     except patching.PatchError as error:
@@ -28,7 +28,7 @@ def patched(call: Call, current: dict[str, Any]) -> dict[str, Any]:
     return decoded.object
 
 
-def _patched_custom(call: Call, kind: CustomKind, current: dict[str, Any], body: Any) -> dict[str, Any]:
+def _patched_custom(call: Call, kind: Kind, current: dict[str, Any], body: Any) -> dict[str, Any]:
     """The same for a kind that has a schema of its own instead of a Go type."""
     from drakkar.cluster.machinery import jsontext, patching
 

@@ -8,15 +8,15 @@ in the original, so that nothing can be routed to what was not authorised.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import unquote
+
+import msgspec
 
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _NAMESPACE_SUBRESOURCES = {"status", "finalize"}
 
 
-@dataclass(slots=True)
-class RequestInfo:
+class RequestInfo(msgspec.Struct):
     """What a request asks for. For non-resource requests only `path` and `verb` count."""
 
     path: str

@@ -8,15 +8,15 @@ kind's name. Custom resources add rows at run time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 STATUS_VERBS: Final = ("get", "patch", "update")
 
 
-@dataclass(frozen=True, slots=True)
-class Subresource:
+class Subresource(msgspec.Struct, frozen=True):
     """A path below an object, with the kind it speaks (``""``: the parent's own kind)."""
 
     name: str
@@ -30,8 +30,7 @@ STATUS: Final = Subresource("status")
 SCALE: Final = Subresource("scale", STATUS_VERBS, "Scale", "autoscaling", "v1")
 
 
-@dataclass(frozen=True, slots=True)
-class ApiResource:
+class ApiResource(msgspec.Struct, frozen=True):
     """One kind in one version.
 
     `storage` is the collection its objects live in (another version or group may share it); `put_creates`:
@@ -56,8 +55,8 @@ class ApiResource:
     singular_name: str = ""
     stored_as: tuple[str, str] | None = None
     custom: bool = False
-    columns: tuple[Mapping[str, Any], ...] = field(default=(), compare=False, hash=False)
-    extra: dict[str, object] = field(default_factory=dict, compare=False, hash=False)
+    columns: tuple[Mapping[str, Any], ...] = ()
+    extra: dict[str, object] = msgspec.field(default_factory=dict)
 
     @property
     def api_version(self) -> str:
@@ -388,6 +387,5 @@ class Registry:
 
 
 def _in_version(row: ApiResource, version: str) -> ApiResource:
-    from dataclasses import replace
 
-    return replace(row, version=version, storage=row.collection, stored_as=(row.group, "v1"))
+    return msgspec.structs.replace(row, version=version, storage=row.collection, stored_as=(row.group, "v1"))

@@ -20,7 +20,6 @@ from drakkar.cluster.apiserver.answers import encode
 from drakkar.cluster.apiserver.authorization import Attributes, Authorizer
 from drakkar.cluster.apiserver.bootstrap import bootstrap
 from drakkar.cluster.apiserver.calls import Answer, Call
-from drakkar.cluster.apiserver.custom import CustomResources
 from drakkar.cluster.apiserver.discovery import Discovery
 from drakkar.cluster.apiserver.identities import Tokens, User, authenticate, impersonation
 from drakkar.cluster.apiserver.negotiation import CUSTOM_TYPES, JSON, OBJECT_TYPES, WATCH_TYPES, negotiate
@@ -62,6 +61,9 @@ _SUBRESOURCES: Final[dict[str, dict[str, Handler]]] = {
 }
 
 
+DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
+
+
 class ApiServer:
     """Everything behind the port. `resource_betas` serves resource.k8s.io v1beta1 and v1beta2 too (off by default)."""
 
@@ -88,7 +90,7 @@ class ApiServer:
         self._nodes: dict[str, NodeStreams] = {}
         bootstrap(store, self.clock.now())
         store.open()
-        self.custom = CustomResources(self)
+        self._watch_definitions()
 
     def loop_time(self) -> float:
         """The event loop's clock, which time-outs of watches are measured with."""
@@ -235,6 +237,19 @@ class ApiServer:
         if isinstance(answer, Answer):
             return answer
         return await answer
+
+    def _watch_definitions(self) -> None:
+        """Serve custom resources; what that takes is loaded with the first definition."""
+
+        def written(collection: str) -> None:
+            if collection == DEFINITIONS:
+                from drakkar.cluster.apiserver.custom import CustomResources
+
+                CustomResources(self).begin()
+
+        self.store.observer = written
+        if len(self.store.collection(DEFINITIONS)):
+            written(DEFINITIONS)
 
     def _still_there(self, resource: str, namespace: str, name: str, uid: str) -> bool:
         stored = self.store.collection(resource).get(f"{namespace}/{name}" if namespace else name)

@@ -6,7 +6,6 @@ family (IPv4), a /16 for addresses and the usual range for node ports; what is t
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Any, Final
 
 from drakkar.api.fields import FieldError, invalid_status
@@ -15,10 +14,11 @@ from drakkar.cluster.apiserver.calls import Call
 
 Value = dict[str, Any]
 
-NETWORK: Final = ipaddress.ip_network("10.96.0.0/16")
+NETWORK: Final = "10.96.0.0/16"
 NODE_PORTS: Final = range(30000, 32768)
-_FIRST: Final = int(NETWORK.network_address) + 257
+_FIRST: Final = 257
 """10.96.1.1: the addresses below are for services that ask for a fixed one, as in Kubernetes (KEP-3070)."""
+_SIZE: Final = 1 << 16
 _WITH_NODE_PORTS: Final = ("NodePort", "LoadBalancer")
 
 
@@ -62,20 +62,22 @@ def _others(call: Call, obj: Value) -> list[Value]:
 
 def _free_address(call: Call, obj: Value) -> str:
     taken = {spec.get("clusterIP") for spec in _others(call, obj)}
-    for number in range(_FIRST, int(NETWORK.broadcast_address)):
-        text = str(ipaddress.ip_address(number))
+    for number in range(_FIRST, _SIZE - 1):
+        text = f"10.96.{number >> 8}.{number & 255}"
         if text not in taken:
             return text
     raise statuses.internal("failed to allocate a serviceIP: range is full")
 
 
 def _check_address(call: Call, obj: Value, wanted: str) -> None:
+    import ipaddress
+
     why = ""
     try:
         address = ipaddress.ip_address(wanted)
     except ValueError:
         return  # validation says what is wrong with it
-    if address not in NETWORK:
+    if address not in ipaddress.ip_network(NETWORK):
         why = f"failed to allocate IP {wanted}: the provided network does not match the current range {NETWORK}"
     elif any(spec.get("clusterIP") == wanted for spec in _others(call, obj)):
         why = f"failed to allocate IP {wanted}: provided IP is already allocated"

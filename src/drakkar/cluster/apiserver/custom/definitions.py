@@ -7,6 +7,7 @@ A definition that is deleted first takes all its objects along (its own finalize
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 from drakkar.cluster.apiserver.custom.kind import CustomKind
@@ -29,9 +30,17 @@ class CustomResources:
         self._server = server
         self._rows: dict[str, list[ApiResource]] = {}
         self._collections: set[str] = set()
-        server.store.observer = self._written
-        for stored in server.store.collection(COLLECTION).objects():
-            self._serve(stored.value)
+
+    def begin(self) -> None:
+        """Serve what is defined already, and hear of every later write."""
+        store = self._server.store
+        store.observer = self._written
+        for stored in store.collection(COLLECTION).objects():
+            conditions = (stored.value.get("status") or {}).get("conditions") or ()
+            if any(one["type"] == "Established" and one["status"] == "True" for one in conditions):
+                self._serve(stored.value)
+        with contextlib.suppress(RuntimeError):  # no loop yet: the first write will settle what is left
+            self._written(COLLECTION)
 
     def _written(self, collection: str) -> None:
         # Definitions themselves, or objects of a definition that may be going away.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import ssl
 from pathlib import Path
 
@@ -101,8 +100,10 @@ async def serve(
 
 
 def _is_loopback(host: str) -> bool:
-    if host == "localhost":
+    if host in ("localhost", "127.0.0.1", "::1"):
         return True
+    import ipaddress
+
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

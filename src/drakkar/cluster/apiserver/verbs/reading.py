@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -41,8 +40,7 @@ def check_not_ahead(call: Call, version: int | None) -> None:
         )
 
 
-@dataclass(slots=True)
-class Selection:
+class Selection(msgspec.Struct):
     """Which objects of the path a list or watch means. `passes` None: all below `prefix`."""
 
     prefix: str
