@@ -17,6 +17,8 @@ __all__ = ["to_json", "to_yaml"]
 def to_json(spec: Mapping[str, Any]) -> str:
     """Compact JSON with keys in the specification's order; also readable as YAML, which most consumers do."""
     text = json.dumps(spec, ensure_ascii=False, separators=(",", ":"))
+    if text.isascii() and "\x7f" not in text:
+        return text
     return _NOT_KEPT_BY_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

@@ -7,7 +7,6 @@ moment sees the old file or the new one. Mode 0644: the reference library's 0600
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +20,7 @@ __all__ = ["remove_spec", "spec_file_name", "transient_spec_file_name", "write_s
 
 _FILE_MODE: Final = 0o644
 _DIRECTORY_MODE: Final = 0o755
+_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def write_spec(directory: str | Path, file_name: str, spec: CdiSpec | Mapping[str, Any]) -> Path:
@@ -38,9 +38,12 @@ def write_spec(directory: str | Path, file_name: str, spec: CdiSpec | Mapping[st
     target = _target(directory, file_name)
     text = to_json(checked.to_dict()) if target.suffix == ".json" else to_yaml(checked.to_dict())
     try:
-        target.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
-        _replace(target, text)
-    except FileExistsError:
+        try:
+            _replace(target, text)
+        except FileNotFoundError:
+            target.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+            _replace(target, text)
+    except (FileExistsError, NotADirectoryError):
         raise CdiError(
             f"failed to create the directory of {target}: not a directory", file=str(target), reason="NotWritten"
         ) from None
@@ -101,12 +104,14 @@ def _target(directory: str | Path, file_name: str) -> Path:
 
 
 def _replace(target: Path, text: str) -> None:
-    descriptor, temporary = tempfile.mkstemp(prefix="spec.", suffix=".tmp", dir=target.parent)
+    # Random rather than the process id: drivers in containers that share the directory are all process 1.
+    temporary = f"{target.parent}/spec.{os.urandom(8).hex()}.tmp"
+    descriptor = os.open(temporary, _NEW_FILE, _FILE_MODE)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(text.encode("utf-8", "surrogatepass"))
-            os.fchmod(file.fileno(), _FILE_MODE)
-        Path(temporary).replace(target)
+            os.fchmod(descriptor, _FILE_MODE)
+        os.replace(temporary, target)  # noqa: PTH105
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
