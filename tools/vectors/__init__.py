@@ -1,7 +1,7 @@
 """Runs folders of recorded cases against the project: `python -m tools.vectors KIND [DIR]`.
 
-A kind is one small module here with a function `run(folder) -> Iterator[Outcome]` and a constant `DEFAULT`, the folder it
-reads if none is named.
+A kind is one small module here with a function `run(folder) -> Iterator[Outcome]` and a constant `DEFAULT`, the
+folder it reads if none is named.
 """
 
 from __future__ import annotations

@@ -16,7 +16,9 @@ from drakkar.cel.values import Duration, Failure, Timestamp, UInt, type_name
 
 _ANY: Final = None
 # Operators that upstream runs without looking at declarations first; their error names no types.
-_BARE: Final = frozenset("_+_ _-_ _*_ _/_ _%_ !_ -_ startsWith endsWith contains matches @in".split())
+_BARE: Final = frozenset(
+    ("_+_", "_-_", "_*_", "_/_", "_%_", "!_", "-_", "startsWith", "endsWith", "contains", "matches", "@in")
+)
 
 
 _NUMBERS: Final = frozenset({int, UInt, float})

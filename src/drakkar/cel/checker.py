@@ -39,12 +39,17 @@ _LITERAL_TYPES: Final[dict[type, Type]] = {
 class Declarations(Protocol):
     """What the checker needs to know of an environment."""
 
-    variables: Mapping[str, Type]
-    type_names: Mapping[str, tuple[Type, TypeValue]]
-    structs: Mapping[str, Mapping[str, Type]]
-    functions: Mapping[str, list[Overload]]
-    resolutions: dict[tuple[Any, ...], tuple[Type, tuple[Overload, ...], int]]
-    """Calls resolved before, by function and argument types, with the number of parameters that took; shared."""
+    @property
+    def variables(self) -> Mapping[str, Type]: ...
+    @property
+    def type_names(self) -> Mapping[str, tuple[Type, TypeValue]]: ...
+    @property
+    def structs(self) -> Mapping[str, Mapping[str, Type]]: ...
+    @property
+    def functions(self) -> Mapping[str, list[Overload]]: ...
+    @property
+    def resolutions(self) -> dict[tuple[Any, ...], tuple[Type, tuple[Overload, ...], int]]:
+        """Calls resolved before, by function and argument types, with the number of parameters that took; shared."""
 
 
 def check(root: Node, declarations: Declarations) -> list[tuple[int, str]]:

@@ -1,7 +1,7 @@
 """A selector taken apart, for explanations: which clause was false, what it found, what it wanted.
 
-A clause is an operand of the top-level &&. Where it compares something with something else, both sides are evaluated and
-rendered in words of the domain: `memory.compareTo(quantity('40Gi')) > 0` wants "> 40Gi" and finds "40Gi".
+A clause is an operand of the top-level &&. Where it compares something with something else, both sides are evaluated
+and rendered in words of the domain: `memory.compareTo(quantity('40Gi')) > 0` wants "> 40Gi" and finds "40Gi".
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One operand of a conjunction: its text, where it stands (line and column from 1), and how to evaluate it alone."""
+    """One operand of a conjunction: its text, where it stands (line and column from 1), and how to evaluate it
+    alone.
+    """
 
     text: str
     line: int

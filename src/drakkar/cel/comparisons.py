@@ -1,7 +1,8 @@
-"""Equality, order, membership and constant patterns, with short ways for what selectors compare: a path with a constant.
+"""Equality, order, membership and constant patterns, with short ways for what selectors compare: a path with a
+constant.
 
-== costs a tenth of the shorter side, so its price is known beforehand when one side is a constant scalar or a short text
-(and the other is not empty); otherwise it is computed.
+== costs a tenth of the shorter side, so its price is known beforehand when one side is a constant scalar or a short
+text (and the other is not empty); otherwise it is computed.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def _price_equal(left: Any, right: Any, negated: bool) -> int:
 
 
 def equality(left: Step, right: Step, negated: bool, precise: bool) -> Step:
-    """left == right, or != if negated: an error on either side of != counts, one of the comparison itself means true."""
+    """left == right, or != if negated: an error on either side of != counts, one of the comparison itself means
+    true.
+    """
     if not precise and right.constant and type(right.value) in (int, bool, str) and right.value != "":
         return _with_constant(left, right.value, negated)
     left_body, right_body = left.body, right.body

@@ -1,7 +1,7 @@
 """Environments: which variables, types and functions an expression may use, by Kubernetes version and feature gate.
 
-A *stored* expression (the scheduler's view) sees everything its version has; a *new* one (admission's view) only what the
-version before had, so that a rollback still understands it (KEP-2876).
+A *stored* expression (the scheduler's view) sees everything its version has; a *new* one (admission's view) only what
+the version before had, so that a rollback still understands it (KEP-2876).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from drakkar.cel import types
 from drakkar.cel.calls import Dispatcher
 from drakkar.cel.checker import check
-from drakkar.cel.errors import CelError, Source
+from drakkar.cel.errors import CelError, Kind, Source
 from drakkar.cel.estimate import Path
 from drakkar.cel.messages import MESSAGES
 from drakkar.cel.parser import parse
@@ -136,7 +136,7 @@ class Environment:
             if any(message == PANIC for _, _, message in found):
                 raise CelError(PANIC, "compile", expression=text)
             if found:
-                kind = "type" if any(one[0] == "type" for one in found) else "compile"
+                kind: Kind = "type" if any(one[0] == "type" for one in found) else "compile"
                 raise source.failure(kind, [(position, message) for _, position, message in found])
         if self.result and root.type not in self.result:
             wanted = self.result[0].text

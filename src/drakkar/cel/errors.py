@@ -1,8 +1,8 @@
 """How an expression fails, and the text that shows where.
 
 Kubernetes prints each problem with line, column and a caret under the source (columns count code points, from 1; wide
-characters get a wide caret). The kinds are the phases of the language: `syntax` and `type` come from parser and checker,
-`compile` from the later checks and from folding constants, `runtime` and `cost` from evaluation.
+characters get a wide caret). The kinds are the phases of the language: `syntax` and `type` come from parser and
+checker, `compile` from the later checks and from folding constants, `runtime` and `cost` from evaluation.
 """
 
 from __future__ import annotations

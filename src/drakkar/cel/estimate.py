@@ -1,7 +1,7 @@
 """The worst case of an expression's cost, as the API server computes it before it accepts a selector.
 
-Walks the checked tree with a range of sizes for every value: literals are known, the device has declared limits, results
-of functions are derived, the rest is unbounded. `estimates` has the prices of single functions.
+Walks the checked tree with a range of sizes for every value: literals are known, the device has declared limits,
+results of functions are derived, the rest is unbounded. `estimates` has the prices of single functions.
 """
 
 from __future__ import annotations
@@ -133,6 +133,8 @@ class _Estimator:
         price: Range = (MOST, 0)
         size: Range | None = None
         for overload in node.overloads:
+            own: Range
+            result: Range | None
             if overload.id == "conditional":
                 own, result = self.conditional(node, spent, operands)
             else:
@@ -140,7 +142,7 @@ class _Estimator:
                 own = plus(own, arguments)
             price = union(price, own)
             if result is not None:
-                size = result if size is None else union(size, result)
+                size = union(size, result) if size is not None else result
             if overload.id in ("index_list", "index_map"):
                 container = self.entries_of(node.arguments[0])
                 size = None if container is None else container[2]

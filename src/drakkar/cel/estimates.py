@@ -1,8 +1,8 @@
 """Estimated prices of single functions, by overload id and by function name.
 
-The three tables answer in this order: extension libraries by overload, Kubernetes libraries by function name (a method
-`name` anywhere is priced like theirs), the language itself by overload. A rule returns (price, size of the result or None),
-or None to pass on. What no table knows costs 1.
+The three tables answer in this order: extension libraries by overload, Kubernetes libraries by function name (a
+method `name` anywhere is priced like theirs), the language itself by overload. A rule returns (price, size of the
+result or None), or None to pass on. What no table knows costs 1.
 """
 
 from __future__ import annotations

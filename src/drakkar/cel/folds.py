@@ -1,7 +1,7 @@
 """Comprehensions.
 
-`general` runs any of them from the parts of its expansion; `simple` runs the usual one-variable macros directly, charging
-what the expansion would have cost. Both look at the limit in every round and at the deadline every hundred.
+`general` runs any of them from the parts of its expansion; `simple` runs the usual one-variable macros directly,
+charging what the expansion would have cost. Both look at the limit in every round and at the deadline every hundred.
 """
 
 from __future__ import annotations
@@ -135,16 +135,14 @@ def _quantified(decisive: bool) -> Callable[..., Step]:
 
         def loop(frame: Frame, rounds: Iterable[Any], count: int, slot: int) -> Any:
             state: Any = not decisive
-            done = 0
             limit, expired = frame[1], frame[2]
-            for item in rounds:
+            for done, item in enumerate(rounds, 1):
                 if two:
                     frame[slot], frame[last] = item
                 else:
                     frame[slot] = item
                 frame[0] += each
                 value = compute(frame)
-                done += 1
                 if value is not (not decisive):
                     if value is decisive:
                         state = decisive
@@ -172,9 +170,9 @@ def _exists_one(node: FoldNode, items: Step, slots: list[int], plan: Callable[[N
     position, last, two = node.position, slots[-1], len(slots) == 2
 
     def loop(frame: Frame, rounds: Iterable[Any], _: int, slot: int) -> Any:
-        found, failure, done = 0, None, 0
+        found, failure = 0, None
         limit, expired = frame[1], frame[2]
-        for item in rounds:
+        for done, item in enumerate(rounds, 1):
             if two:
                 frame[slot], frame[last] = item
             else:
@@ -186,7 +184,6 @@ def _exists_one(node: FoldNode, items: Step, slots: list[int], plan: Callable[[N
                 frame[0] += 2
             elif value is not False:
                 failure = value if type(value) is Failure else NO_SUCH_OVERLOAD
-            done += 1
             if frame[0] > limit:
                 raise LimitReached
             if expired is not None and not done % _ROUNDS_BETWEEN_CHECKS and expired():
@@ -213,9 +210,8 @@ def _mapped(node: FoldNode, items: Step, slots: list[int], plan: Callable[[Node]
     def loop(frame: Frame, rounds: Iterable[Any], _: int, slot: int) -> Any:
         gathered: list[Any] = []
         failure: Failure | None = None
-        done = 0
         limit, expired = frame[1], frame[2]
-        for item in rounds:
+        for done, item in enumerate(rounds, 1):
             if two:
                 frame[slot], frame[last] = item
             else:
@@ -225,7 +221,6 @@ def _mapped(node: FoldNode, items: Step, slots: list[int], plan: Callable[[Node]
             if type(value) is Failure:
                 failure = failure or value
             gathered.append(value)
-            done += 1
             if frame[0] > limit:
                 raise LimitReached
             if expired is not None and not done % _ROUNDS_BETWEEN_CHECKS and expired():
@@ -250,9 +245,8 @@ def _filtered(node: FoldNode, items: Step, slots: list[int], plan: Callable[[Nod
     def loop(frame: Frame, rounds: Iterable[Any], _: int, slot: int) -> Any:
         gathered: list[Any] = []
         failure: Failure | None = None
-        done = 0
         limit, expired = frame[1], frame[2]
-        for item in rounds:
+        for done, item in enumerate(rounds, 1):
             if two:
                 frame[slot], frame[last] = item
             else:
@@ -267,7 +261,6 @@ def _filtered(node: FoldNode, items: Step, slots: list[int], plan: Callable[[Nod
                 gathered.append(value)
             elif chosen is not False:
                 failure = chosen if type(chosen) is Failure else NO_SUCH_OVERLOAD
-            done += 1
             if frame[0] > limit:
                 raise LimitReached
             if expired is not None and not done % _ROUNDS_BETWEEN_CHECKS and expired():

@@ -1,6 +1,7 @@
 """Message literals: `google.protobuf.Int64Value{value: 5}` and the few other well-known types CEL always knows.
 
-Wrappers become the value inside them, Struct a map, Value anything (CEL specification, "Protocol Buffer Data Conversion").
+Wrappers become the value inside them, Struct a map, Value anything (CEL specification, "Protocol Buffer Data
+Conversion").
 """
 
 from __future__ import annotations

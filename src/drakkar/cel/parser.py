@@ -261,7 +261,7 @@ class _Parser:
         if kind == "(":
             self.index += 1
             return self.call(paren, word, None, self.arguments())
-        if kind == "{" or kind == ".":
+        if kind in ("{", "."):
             struct = self.struct_ahead(word)
             if struct is not None:
                 return struct

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from drakkar.cel.device import ATTRIBUTE_PREFIX, CAPACITY_PREFIX, DeviceValue, Domains
+from drakkar.cel.device import ATTRIBUTE_PREFIX, CAPACITY_PREFIX, Domains
 from drakkar.cel.sizes import MOST
 from drakkar.cel.steps import Body, Frame, LimitReached, Step
 from drakkar.cel.values import NO_SUCH_OVERLOAD, NONE, Failure, Optional, UInt, key_in
@@ -35,9 +35,9 @@ class Qualifier:
 class Path:
     """Where a path begins and what is selected.
 
-    `root` yields the first value and pays for it; `own` is what the path as a whole costs (0 for a ternary, whose cost is
-    its parts'). `slot` is the frame slot if the root is a variable, `device_slot` that of the device's flat table if it
-    is a device.
+    `root` yields the first value and pays for it; `own` is what the path as a whole costs (0 for a ternary, whose
+    cost is its parts'). `slot` is the frame slot if the root is a variable, `device_slot` that of the device's flat
+    table if it is a device.
     """
 
     __slots__ = ("device_slot", "own", "qualifiers", "root", "slot")
@@ -150,7 +150,8 @@ class Path:
         return Step(1 + len(self.qualifiers), body, path=self)
 
     def flat_key(self) -> str | None:
-        """The key into the flat table for `device.attributes[domain].id`, `device.capacity[domain].id` or `device.driver`.
+        """The key into the flat table for `device.attributes[domain].id`, `device.capacity[domain].id` or
+        `device.driver`.
 
         The last selection may be an optional one.
         """
@@ -334,7 +335,7 @@ def _index(key: Any) -> Any:
     kind = type(key)
     if kind is int or kind is UInt:
         return int(key)
-    if kind is float and key == key and abs(key) < 1e18 and key == int(key):
+    if kind is float and abs(key) < 1e18 and key.is_integer():
         return int(key)
     if kind is float:
         return Failure(f"unsupported index value {text_of_key(key)} in list")

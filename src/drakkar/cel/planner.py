@@ -46,7 +46,9 @@ _PURE: Final = frozenset(
     ["quantity", "semver", "isQuantity", "isSemver", "ip", "cidr", "url", "isIP", "isCIDR", "isURL"]
 )
 _PATTERN_FUNCTIONS: Final = frozenset(("matches", "find", "findAll"))
-_SINGLETONS: Final = frozenset("_+_ _-_ _*_ _/_ _%_ startsWith endsWith contains matches @sortByAssociatedKeys".split())
+_SINGLETONS: Final = frozenset(
+    ("_+_", "_-_", "_*_", "_/_", "_%_", "startsWith", "endsWith", "contains", "matches", "@sortByAssociatedKeys")
+)
 _HASHABLE: Final = frozenset({bool, int, float, str})
 _UNSET: Final = object()
 _BYTES_KEY: Final = "runtime error: hash of unhashable type types.Bytes"
@@ -62,11 +64,16 @@ class FoldingProblem(Exception):
 class Tables(Protocol):
     """What the planner needs of an environment."""
 
-    variables: Mapping[str, Type]
-    functions: Mapping[str, list[Overload]]
-    prices: Mapping[str, Price]
-    function_prices: Mapping[str, Price]
-    dispatchers: dict[tuple[Any, ...], Dispatcher]
+    @property
+    def variables(self) -> Mapping[str, Type]: ...
+    @property
+    def functions(self) -> Mapping[str, list[Overload]]: ...
+    @property
+    def prices(self) -> Mapping[str, Price]: ...
+    @property
+    def function_prices(self) -> Mapping[str, Price]: ...
+    @property
+    def dispatchers(self) -> dict[tuple[Any, ...], Dispatcher]: ...
 
 
 class Plan:

@@ -1,9 +1,9 @@
 """What the planner makes of a node: a closure over a frame, and the part of its cost that is always paid.
 
-A frame is a list: units spent, the limit, the deadline, then the variables. `fixed` units are charged by whoever runs the
-step, so that a call with three constant-priced parts adds to the counter once. In precise mode nothing is gathered: every
-node charges itself when it is done and stops at the very unit that passes the limit, as upstream does; an evaluation is
-repeated that way only after the limit was passed.
+A frame is a list: units spent, the limit, the deadline, then the variables. `fixed` units are charged by whoever runs
+the step, so that a call with three constant-priced parts adds to the counter once. In precise mode nothing is
+gathered: every node charges itself when it is done and stops at the very unit that passes the limit, as upstream
+does; an evaluation is repeated that way only after the limit was passed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Checks after type checking: literals must be homogeneous, and literal durations, timestamps, patterns and formats valid.
+"""Checks after type checking: literals must be homogeneous, and literal durations, timestamps, patterns and formats
+valid.
 
-Kubernetes has them since 1.29. `matches(a, b)` as a function is looked at through its first argument: upstream's validator
-takes the wrong one, and expressions that pass today must go on passing.
+Kubernetes has them since 1.29. `matches(a, b)` as a function is looked at through its first argument: upstream's
+validator takes the wrong one, and expressions that pass today must go on passing.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Values while an expression runs, and what can be asked of any of them: type, size, equality, order.
 
-Most values are plain Python: bool, int, float, str, bytes, None, list (never changed once it is visible) and dict. The
-rest are small classes below. An error is a value too (`Failure`): CEL evaluates all arguments of a call before it looks at
-them, and `&&`, `||` and comprehensions decide later whether an error counts.
+Most values are plain Python: bool, int, float, str, bytes, None, list (never changed once it is visible) and dict.
+The rest are small classes below. An error is a value too (`Failure`): CEL evaluates all arguments of a call before it
+looks at them, and `&&`, `||` and comprehensions decide later whether an error counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from drakkar.kube.quantity import Quantity
@@ -246,7 +247,7 @@ def equal(left: Any, right: Any) -> Any:
     if kind is type(right):
         if kind is str or kind is int or kind is bool or kind is bytes or kind is UInt:
             return left == right
-        special = _SAME_KIND.get(kind)
+        special: Callable[[Any, Any], Any] | None = _SAME_KIND.get(kind)
         if special is not None:
             return special(left, right)
     if left is None or right is None:
@@ -271,8 +272,8 @@ def _numbers_equal(left: Any, right: Any) -> bool:
     if kind is float or type(left) is float:
         if kind is not float and kind is not int and kind is not UInt:
             return False
-        return float(left) == float(right)
-    return left == right if kind is int or kind is UInt else False
+        return bool(float(left) == float(right))
+    return bool(left == right) if kind is int or kind is UInt else False
 
 
 def _lists_equal(left: list[Any], right: list[Any]) -> bool:
@@ -297,7 +298,7 @@ def _optionals_equal(left: Optional, right: Optional) -> Any:
     return equal(left.value, right.value)
 
 
-_SAME_KIND: Final = {
+_SAME_KIND: Final[dict[type, Callable[[Any, Any], Any]]] = {
     float: lambda a, b: a == b,
     list: _lists_equal,
     dict: _maps_equal,
@@ -324,7 +325,7 @@ def order(left: Any, right: Any) -> Any:
     elif kind not in _NUMBERS or other not in _NUMBERS:
         return NO_SUCH_OVERLOAD
     if kind is float or other is float:
-        if left != left or right != right:
+        if math.isnan(left) or math.isnan(right):
             return NOT_ORDERED
         left, right = float(left), float(right)
     return (left > right) - (left < right)

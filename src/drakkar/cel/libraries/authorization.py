@@ -1,5 +1,7 @@
-"""The authorizer's methods. Selectors have no authorizer to call them on; they are declared, so that misuse is reported as
-upstream reports it, and dyn values of other types find no overload.
+"""The authorizer's methods.
+
+Selectors have no authorizer to call them on; they are declared, so that misuse is reported as upstream reports it,
+and dyn values of other types find no overload.
 """
 
 from __future__ import annotations
@@ -9,25 +11,33 @@ from typing import Final
 from drakkar.cel.signatures import Library
 
 _CHECK: Final = 350_000
+_PACKAGE: Final = "kubernetes.authorization."
+_METHODS: Final = (
+    ("Authorizer", "path(string)", "PathCheck", "authorizer_path"),
+    ("Authorizer", "group(string)", "GroupCheck", "authorizer_group"),
+    ("Authorizer", "serviceAccount(string, string)", "Authorizer", "authorizer_serviceaccount"),
+    ("GroupCheck", "resource(string)", "ResourceCheck", "groupcheck_resource"),
+    ("ResourceCheck", "subresource(string)", "ResourceCheck", "resourcecheck_subresource"),
+    ("ResourceCheck", "namespace(string)", "ResourceCheck", "resourcecheck_namespace"),
+    ("ResourceCheck", "name(string)", "ResourceCheck", "resourcecheck_name"),
+    ("ResourceCheck", "fieldSelector(string)", "ResourceCheck", "authorizer_fieldselector"),
+    ("ResourceCheck", "labelSelector(string)", "ResourceCheck", "authorizer_labelselector"),
+    ("ResourceCheck", "check(string)", "Decision", "resourcecheck_check"),
+    ("PathCheck", "check(string)", "Decision", "pathcheck_check"),
+    ("Decision", "allowed()", "bool", "decision_allowed"),
+    ("Decision", "errored()", "bool", "decision_errored"),
+    ("Decision", "error()", "string", "decision_error"),
+    ("Decision", "reason()", "string", "decision_reason"),
+)
+
+
+def _declaration(target: str, method: str, result: str, overload: str) -> str:
+    produced = result if result in ("bool", "string") else _PACKAGE + result
+    return f"{_PACKAGE}{target}.{method} -> {produced}    {overload}"
+
 
 AUTHORIZATION: Final = Library(
     name="authorization",
-    declarations="""
-kubernetes.authorization.Authorizer.path(string) -> kubernetes.authorization.PathCheck    authorizer_path
-kubernetes.authorization.Authorizer.group(string) -> kubernetes.authorization.GroupCheck    authorizer_group
-kubernetes.authorization.Authorizer.serviceAccount(string, string) -> kubernetes.authorization.Authorizer    authorizer_serviceaccount
-kubernetes.authorization.GroupCheck.resource(string) -> kubernetes.authorization.ResourceCheck    groupcheck_resource
-kubernetes.authorization.ResourceCheck.subresource(string) -> kubernetes.authorization.ResourceCheck    resourcecheck_subresource
-kubernetes.authorization.ResourceCheck.namespace(string) -> kubernetes.authorization.ResourceCheck    resourcecheck_namespace
-kubernetes.authorization.ResourceCheck.name(string) -> kubernetes.authorization.ResourceCheck    resourcecheck_name
-kubernetes.authorization.ResourceCheck.fieldSelector(string) -> kubernetes.authorization.ResourceCheck    authorizer_fieldselector
-kubernetes.authorization.ResourceCheck.labelSelector(string) -> kubernetes.authorization.ResourceCheck    authorizer_labelselector
-kubernetes.authorization.ResourceCheck.check(string) -> kubernetes.authorization.Decision    resourcecheck_check
-kubernetes.authorization.PathCheck.check(string) -> kubernetes.authorization.Decision    pathcheck_check
-kubernetes.authorization.Decision.allowed() -> bool    decision_allowed
-kubernetes.authorization.Decision.errored() -> bool    decision_errored
-kubernetes.authorization.Decision.error() -> string    decision_error
-kubernetes.authorization.Decision.reason() -> string    decision_reason
-""",
+    declarations="\n".join(_declaration(*method) for method in _METHODS),
     function_prices={"check": _CHECK},
 )

@@ -250,7 +250,8 @@ def _fixed(value: Any, precision: int) -> str:
     return f"{exact:,.{places}f}"
 
 
-def _scientific(value: Any, _: int) -> str:
+def _scientific(value: Any, precision: int) -> str:
+    del precision  # upstream ignores it, too
     if type(value) is not float:
         raise FormatProblem(f"{_DURING}scientific clause can only be used on doubles, was given {_given(value)}")
     special = _special(value)

@@ -4,7 +4,6 @@ flatten, distinct, sort, reverse, lists.range).
 
 from __future__ import annotations
 
-from functools import cmp_to_key
 from typing import Any, Final
 
 from drakkar.cel import macros
@@ -168,11 +167,9 @@ def _sort_by_keys(values: Any, keys: Any) -> Any:
         return Failure("list elements must be comparable")
     if any(type_name(key) != name for key in keys):
         return Failure("list elements must have the same type")
-    pairs = list(zip(keys, values, strict=True))
+    pairs: list[tuple[Any, Any]] = list(zip(keys, values, strict=True))
     if name in ("google.protobuf.Duration", "google.protobuf.Timestamp"):
         pairs.sort(key=lambda pair: pair[0].nanos)
-    elif name == "double":
-        pairs.sort(key=cmp_to_key(lambda a, b: (a[0] > b[0]) - (a[0] < b[0])))
     else:
         pairs.sort(key=lambda pair: pair[0])
     return [value for _, value in pairs]

@@ -81,9 +81,8 @@ def _qualified_name(text: str) -> list[str]:
     parts = text.split("/")
     problems: list[str] = []
     if len(parts) > 2:
-        return [
-            f"a qualified name {_QUALIFIED_TEXT} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        ]
+        prefixed = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        return [f"a qualified name {_QUALIFIED_TEXT} {prefixed}"]
     if len(parts) == 2:
         if not parts[0]:
             problems.append("prefix part must be non-empty")

@@ -1,6 +1,7 @@
 """The functions and operators that every CEL environment has (CEL specification, "Standard Definitions").
 
-Equality, order, `in` of lists, indexes and the logical operators have their own code in the planner; what is here is called.
+Equality, order, `in` of lists, indexes and the logical operators have their own code in the planner; what is here is
+called.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _multiply_double(left: float, right: float) -> float:
 
 def _divide_double(left: float, right: float) -> float:
     if right == 0.0:
-        if left == 0.0 or left != left:
+        if left == 0.0 or math.isnan(left):
             return math.nan
         return math.copysign(math.inf, left) * math.copysign(1.0, right)
     return left / right

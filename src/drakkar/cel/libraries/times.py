@@ -6,6 +6,7 @@ Durations are written as Go writes them ("1h2m3.5s"), timestamps as RFC 3339. Zo
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -143,7 +144,7 @@ def _local(stamp: Timestamp, zone: str) -> datetime | Failure:
         return Failure("timestamp overflow")
 
 
-_FIELDS: Final = {
+_FIELDS: Final[dict[str, Callable[[datetime], int]]] = {
     "year": lambda moment: moment.year,
     "month": lambda moment: moment.month - 1,
     "day_of_month": lambda moment: moment.day - 1,
