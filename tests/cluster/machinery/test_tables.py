@@ -7,7 +7,7 @@ import pytest
 
 from drakkar.cluster.machinery.tables import cells, columns, table
 from drakkar.cluster.machinery.tables.ages import human
-from drakkar.kube.resources import PODS, RESOURCE_CLAIMS
+from drakkar.kube.resources import PODS, RESOURCE_CLAIMS, Resource
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
@@ -178,3 +178,17 @@ def test_custom_resources_show_their_own_columns() -> None:
     }
     assert cells("Widget", obj, NOW, own).cells == ["w", 3, "a", '["a","b"]', "2", "2m", None, None]
     assert [column["name"] for column in columns("Widget", own)][:2] == ["Name", "Size"]
+
+
+def test_a_custom_resource_may_have_the_name_of_a_built_in_kind() -> None:
+    volcano = Resource("batch.volcano.sh", "v1alpha1", "jobs", "Job", True)
+    job = {"kind": "Job", "metadata": {"name": "j", "creationTimestamp": "2026-01-01T11:59:00Z"}}
+    found = table(volcano, [job], now=NOW)
+    assert [column["name"] for column in found["columnDefinitions"]] == ["Name", "Age"]
+    assert found["rows"][0]["cells"] == ["j", "60s"]
+
+
+def test_kinds_without_a_printer_show_when_they_were_created() -> None:
+    assert [column["name"] for column in columns("LimitRange")] == ["Name", "Created At"]
+    limits = {"kind": "LimitRange", "metadata": {"name": "l", "creationTimestamp": "2026-01-01T11:59:00Z"}}
+    assert cells("LimitRange", limits, NOW).cells == ["l", "2026-01-01T11:59:00Z"]

@@ -251,3 +251,54 @@ def test_finalizers_of_some_groups_need_no_domain() -> None:
     assert complaints("node.k8s.io", "RuntimeClass", {"handler": "h", **named}) == []
     (complaint,) = complaints("", "ConfigMap", named)
     assert complaint.endswith("name is neither a standard finalizer name nor is it fully qualified")
+
+
+def test_limit_ranges_in_disorder() -> None:
+    limit = {"type": "Container", "min": {"cpu": "2"}, "max": {"cpu": "1"}}
+    assert complaints("", "LimitRange", {"spec": {"limits": [limit]}}) == [
+        'spec.limits[0].min[cpu]: Invalid value: "2": min value 2 is greater than max value 1',
+        'spec.limits[0].defaultRequest[cpu]: Invalid value: "1": min value 2 is greater than default request value 1',
+        'spec.limits[0].default[cpu]: Invalid value: "2": min value 2 is greater than default value 1',
+    ]
+    gpu = {"type": "Container", "default": {"nvidia.com/gpu": "2"}, "defaultRequest": {"nvidia.com/gpu": "1"}}
+    (complaint,) = complaints("", "LimitRange", {"spec": {"limits": [gpu]}})
+    assert complaint.endswith("default value 2 must equal to defaultRequest value 1 in nvidia.com/gpu")
+    storage = {"type": "PersistentVolumeClaim"}
+    assert complaints("", "LimitRange", {"spec": {"limits": [storage]}}) == [
+        "spec.limits[0].limits: Required value: either minimum or maximum storage value is required, but neither was "
+        "provided"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"hard": {"gpus": "1"}}, "must be a standard resource for quota"),
+        ({"hard": {"pods": "-1"}}, "must be greater than or equal to 0"),
+        ({"hard": {"pods": "500m"}}, "must be an integer"),
+        ({"scopes": ["Sometimes"]}, "unsupported scope"),
+        ({"scopes": ["BestEffort", "NotBestEffort"]}, "conflicting scopes"),
+        ({"scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In"}]}}, "at least one"),
+    ],
+)
+def test_quotas(spec: dict[str, Any], words: str) -> None:
+    assert words in "\n".join(complaints("", "ResourceQuota", {"spec": spec}))
+
+
+def test_the_health_of_devices_in_a_status() -> None:
+    old = container(resources={"claims": [{"name": "gpu"}]})
+    old["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "c"}]
+    device = {"resourceID": "d/p/gpu-0", "health": "Healthy"}
+
+    def reported(name: str, *devices: dict[str, str]) -> list[str]:
+        status = {"name": "a", "image": "i", "allocatedResourcesStatus": [{"name": name, "resources": list(devices)}]}
+        return changed("", "Pod", old, {"status": {"containerStatuses": [status]}}, "status")
+
+    assert reported("claim:gpu", device) == []
+    place = "status.containerStatuses[0].allocatedResourcesStatus[0]"
+    assert reported("claim:gpu", device, device) == [f'{place}.resources[1].resourceID: Duplicate value: "d/p/gpu-0"']
+    (complaint,) = reported("claim:nic", device)
+    assert complaint.startswith(f"{place}.name: Invalid value")
+    assert reported("claim:gpu", {**device, "health": "Sick"}) == [
+        f'{place}.resources[0].health: Unsupported value: "Sick": supported values: "Healthy", "Unhealthy", "Unknown"'
+    ]

@@ -127,6 +127,8 @@ class Field:
             return "zero" if self.omitzero else ""
         if self.type.code in "RJF":
             return ""
+        if self.type.code in "TM" and not self.omitzero:
+            return "null"  # Go's omitempty never leaves a struct out, and a zero time is null
         if self.omitempty or self.omitzero:
             return "" if self.type.code in "QX" else "empty"
         return "null" if self.type.code in _NULLABLE else ""
@@ -138,7 +140,7 @@ class Field:
             return False
         if not self.omitempty:
             return True
-        return not self.pointer and self.type.code in "@QX"
+        return not self.pointer and self.type.code in "@QXTM"
 
     def absent(self) -> Any:
         """What is written for the field when nobody set it (only if `always`)."""

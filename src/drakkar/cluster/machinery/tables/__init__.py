@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from drakkar.cluster.machinery.tables.ages import since
+from drakkar.cluster.machinery.schemas import struct_of
 
 __all__ = ["Cells", "Row", "cells", "columns", "table"]
 
@@ -35,20 +35,17 @@ class Kinded(Protocol):
     """The part of a served resource that tables need."""
 
     @property
+    def group(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    @property
     def kind(self) -> str: ...
 
 
 _FAMILIES: Final = ("pods", "workloads", "core", "policies", "devices")
-_OWN: Final = (
-    ("Name", "string", "name", "Name must be unique within a namespace.", 0),
-    (
-        "Age",
-        "date",
-        "",
-        "CreationTimestamp is a timestamp representing the server time when this object was created.",
-        0,
-    ),
-)
+_AGE: Final = ({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},)
 
 
 def table(
@@ -64,11 +61,14 @@ def table(
     """The Table of some objects of one kind (with kind and apiVersion).
 
     `include` says what each row carries: Metadata, Object or None. `own_columns` are the additionalPrinterColumns of a
-    custom resource. `watch_rows_only` leaves the column definitions out, as after the first event of a watch.
+    custom resource (age if there are none). `watch_rows_only` leaves the column definitions out, as after the first
+    event of a watch.
     """
+    version = f"{resource.group}/{resource.version}" if resource.group else resource.version
+    own = None if struct_of(version, resource.kind) else own_columns or _AGE
     rows = []
     for obj in objects:
-        made = cells(resource.kind, obj, now, own_columns)
+        made = cells(resource.kind, obj, now, own)
         row: dict[str, Any] = {"cells": made.cells}
         if made.conditions:
             row["conditions"] = made.conditions
@@ -78,42 +78,42 @@ def table(
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": dict(list_metadata or {}),
-        "columnDefinitions": None if watch_rows_only else columns(resource.kind, own_columns),
+        "columnDefinitions": None if watch_rows_only else columns(resource.kind, own),
         "rows": rows,
     }
 
 
-def columns(kind: str, own_columns: Sequence[Json] = ()) -> list[dict[str, Any]]:
-    """The column definitions of a kind."""
-    known = _definitions().get(kind)
-    if known is None:
-        if not own_columns:
-            known = [list(column) for column in _OWN]
-        else:
-            known = [
-                list(_OWN[0]),
-                *(
-                    [c["name"], c["type"], c.get("format", ""), c.get("description", ""), c.get("priority", 0)]
-                    for c in own_columns
-                ),
-            ]
+def columns(kind: str, own_columns: Sequence[Json] | None = None) -> list[dict[str, Any]]:
+    """The column definitions of a built-in kind, or of a custom one with these columns."""
+    name_column, *_, age_column = _definitions()["ConfigMap"]  # the texts are the same for all kinds
+    known: Sequence[Sequence[Any]]
+    if own_columns is None:
+        known = _definitions().get(kind) or (name_column, ("Created At", "date", "", age_column[3], 0))
+    else:
+        known = (
+            name_column,
+            *(
+                (c["name"], c["type"], c.get("format", ""), c.get("description") or "", c.get("priority", 0))
+                for c in own_columns
+            ),
+        )
     return [
         {"name": name, "type": form, "format": style, "description": text, "priority": priority}
         for name, form, style, text, priority in known
     ]
 
 
-def cells(kind: str, obj: Json, now: datetime, own_columns: Sequence[Json] = ()) -> Row:
-    """The cells of one object."""
-    make = _printers().get(kind) if kind in _definitions() else None
-    if make is not None:
-        return Row(make(obj, now), _finished(obj) if kind == "Pod" else [])
+def cells(kind: str, obj: Json, now: datetime, own_columns: Sequence[Json] | None = None) -> Row:
+    """The cells of one object of a built-in kind, or of a custom one with these columns."""
     meta = obj.get("metadata") or {}
-    if own_columns:
+    if own_columns is not None:
         from drakkar.cluster.machinery.tables.custom import custom_cells
 
         return Row([meta.get("name", ""), *custom_cells(obj, own_columns, now)], [])
-    return Row([meta.get("name", ""), since(meta.get("creationTimestamp"), now)], [])
+    make = _printers().get(kind) if kind in _definitions() else None
+    if make is None:
+        return Row([meta.get("name", ""), meta.get("creationTimestamp") or "0001-01-01T00:00:00Z"], [])
+    return Row(make(obj, now), _finished(obj) if kind == "Pod" else [])
 
 
 _FINISHED: Final = {

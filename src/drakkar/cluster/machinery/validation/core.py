@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from drakkar.api import metadata, names
 from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required, too_long
-from drakkar.cluster.machinery.validation import placement, pods, values, workloads
+from drakkar.cluster.machinery.validation import limits, placement, pod_status, pods, values, workloads
 
 __all__ = ["CREATE", "UPDATE"]
 
@@ -229,30 +229,6 @@ def _event(obj: Json) -> Found:
     return found
 
 
-def _quota(obj: Json) -> Found:
-    found: Found = []
-    for name, value in ((obj.get("spec") or {}).get("hard") or {}).items():
-        place = f"spec.hard[{name}]"
-        found += [invalid(place, name, text) for text in names.label_key(name)]
-        found += values.check_quantity(name, value, place)
-    return found
-
-
-def _limit_range(obj: Json) -> Found:
-    found: Found = []
-    seen: set[str] = set()
-    for index, limit in enumerate((obj.get("spec") or {}).get("limits") or ()):
-        place = f"spec.limits[{index}]"
-        kind = limit.get("type") or ""
-        if kind in seen:
-            found.append(duplicate(f"{place}.type", kind))
-        seen.add(kind)
-        for part in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
-            for name, value in (limit.get(part) or {}).items():
-                found += values.check_quantity(name, value, f"{place}.{part}[{name}]")
-    return found
-
-
 def _replication_controller(obj: Json) -> Found:
     spec = obj.get("spec") or {}
     found = [
@@ -267,30 +243,31 @@ def _replication_controller(obj: Json) -> Found:
 CREATE: Final[dict[str, Callable[[Json], Found]]] = {
     "ConfigMap": _config_map,
     "Event": _event,
-    "LimitRange": _limit_range,
+    "LimitRange": limits.check_limit_range,
     "Namespace": _namespace,
     "Node": _node,
     "Pod": pods.check_pod,
     "PodTemplate": lambda obj: pods.check_template(obj.get("template") or {}, "template"),
     "ReplicationController": _replication_controller,
-    "ResourceQuota": _quota,
+    "ResourceQuota": limits.check_quota,
     "Secret": _secret,
     "Service": _service,
 }
 UPDATE: Final[dict[tuple[str, str], Callable[[Json, Json], Found]]] = {
     ("ConfigMap", ""): _config_map_update,
     ("Event", ""): lambda new, _: _event(new),
-    ("LimitRange", ""): lambda new, _: _limit_range(new),
+    ("LimitRange", ""): lambda new, _: limits.check_limit_range(new),
     ("Namespace", "finalize"): lambda new, _: _check_finalizers(new, "spec.finalizers"),
     ("Namespace", "status"): _namespace_status,
     ("Node", ""): _node_update,
     ("Node", "status"): _node_update,
     ("Pod", ""): pods.check_pod_update,
-    ("Pod", "status"): pods.check_pod_status_update,
+    ("Pod", "status"): pod_status.check_pod_status_update,
     ("Pod", "ephemeralcontainers"): lambda new, _: pods.check_pod(new),
     ("Pod", "resize"): lambda new, _: pods.check_pod(new),
     ("ReplicationController", ""): lambda new, _: _replication_controller(new),
-    ("ResourceQuota", ""): lambda new, _: _quota(new),
+    ("ResourceQuota", ""): limits.check_quota_update,
+    ("ResourceQuota", "status"): limits.check_quota_status,
     ("Secret", ""): _secret_update,
     ("Service", ""): _service_update,
 }

@@ -17,7 +17,7 @@ from drakkar.cluster.machinery.validation.containers import (
 from drakkar.cluster.machinery.validation.difference import difference
 from drakkar.cluster.machinery.validation.volumes import check_volumes
 
-__all__ = ["check_pod", "check_pod_spec", "check_pod_status_update", "check_pod_update", "check_template"]
+__all__ = ["check_pod", "check_pod_spec", "check_pod_update", "check_template"]
 
 Json = Mapping[str, Any]
 Found = list[FieldError]
@@ -26,8 +26,7 @@ _DNS: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _UPDATABLE: Final = (
     "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only"
     " additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was"
-    " previously"
-    " negative)"
+    " previously negative)"
 )
 
 
@@ -213,58 +212,3 @@ def _check_rest(spec: Json, before: Json) -> Found:
         return []
     detail = f"pod updates may not change fields other than {_UPDATABLE}\n{difference(munged, before)}"
     return [forbidden("spec", detail)]
-
-
-def check_pod_status_update(pod: Json, old: Json) -> Found:
-    """A changed status."""
-    status, before = pod.get("status") or {}, old.get("status") or {}
-    spec = pod.get("spec") or {}
-    found: Found = []
-    for index, condition in enumerate(status.get("conditions") or ()):
-        kind = condition.get("type") or ""
-        found += [invalid(f"status.conditions[{index}].Type", kind, text) for text in names.label_key(kind)]
-    nominated = status.get("nominatedNodeName") or ""
-    if nominated and nominated != before.get("nominatedNodeName"):
-        found += shared.check_node_name(nominated, "status.nominatedNodeName")
-    if (status.get("observedGeneration") or 0) < 0:
-        value = status["observedGeneration"]
-        found.append(invalid("status.observedGeneration", value, "must be a non-negative integer"))
-    found += metadata.check_immutable(status.get("qosClass", ""), before.get("qosClass", ""), "status.qosClass")
-    found += _check_transitions(status, before, spec)
-    known = {claim.get("name") for claim in spec.get("resourceClaims") or ()}
-    return found + _check_claim_statuses(status.get("resourceClaimStatuses") or (), known)
-
-
-def _check_transitions(status: Json, before: Json, spec: Json) -> Found:
-    """Terminated containers of pods that do not restart stay terminated."""
-    if spec.get("restartPolicy") == "Always":
-        return []
-    found: Found = []
-    now = {item.get("name"): item for item in status.get("containerStatuses") or ()}
-    for index, former in enumerate(before.get("containerStatuses") or ()):
-        ended = (former.get("state") or {}).get("terminated")
-        if ended is None or (ended.get("exitCode") and spec.get("restartPolicy") == "OnFailure"):
-            continue
-        current = now.get(former.get("name"))
-        if current is not None and (current.get("state") or {}).get("terminated") is None:
-            detail = "may not be transitioned to non-terminated state"
-            found.append(forbidden(f"status.containerStatuses[{index}].state", detail))
-    return found
-
-
-def _check_claim_statuses(statuses: Sequence[Json], known: set[Any]) -> Found:
-    found: Found = []
-    seen: set[str] = set()
-    for index, status in enumerate(statuses):
-        place = f"status.resourceClaimStatuses[{index}]"
-        name = status.get("name") or ""
-        if name not in known:
-            detail = "must match the name of an entry in `spec.resourceClaims`"
-            found.append(invalid(f"{place}.name", name, detail))
-        if name in seen:
-            found.append(duplicate(f"{place}.name", name))
-        seen.add(name)
-        claim = status.get("resourceClaimName")
-        if claim is not None:
-            found += [invalid(f"{place}.resourceClaimName", claim, text) for text in names.dns_subdomain(claim)]
-    return found

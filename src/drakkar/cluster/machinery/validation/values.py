@@ -18,6 +18,8 @@ __all__ = [
     "check_port_name",
     "check_port_or_name",
     "check_quantity",
+    "check_quota_resource",
+    "check_resource_name",
     "selector_matches",
 ]
 
@@ -51,6 +53,7 @@ _STANDARD: Final = frozenset(
         "services.loadbalancers",
     ]
 )
+_HUGE_PAGES: Final = ("hugepages-", "requests.hugepages-")
 _CONTAINER: Final = frozenset(("cpu", "memory", "ephemeral-storage"))
 
 
@@ -130,11 +133,25 @@ def is_extended(name: str) -> bool:
     return not names.label_key(f"requests.{name}")
 
 
+def check_resource_name(name: str, path: str) -> Found:
+    """A resource name anywhere: a standard one, or domain-qualified."""
+    found = [invalid(path, name, text) for text in names.label_key(name)]
+    if not found and "/" not in name and name not in _STANDARD and not name.startswith(_HUGE_PAGES):
+        found.append(invalid(path, name, "must be a standard resource type or fully qualified"))
+    return found
+
+
+def check_quota_resource(name: str, path: str) -> Found:
+    """A resource name in a quota."""
+    found = check_resource_name(name, path)
+    if "/" not in name and (name not in _STANDARD or name == "storage") and not name.startswith(_HUGE_PAGES):
+        found.append(invalid(path, name, "must be a standard resource for quota"))
+    return found
+
+
 def check_container_resource(name: str, path: str) -> Found:
     """A resource name in a container."""
-    found = [invalid(path, name, text) for text in names.label_key(name)]
-    if not found and "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
-        found.append(invalid(path, name, "must be a standard resource type or fully qualified"))
+    found = check_resource_name(name, path)
     if "/" not in name:
         if name not in _CONTAINER and not name.startswith("hugepages-"):
             found.append(invalid(path, name, "must be a standard resource for containers"))
