@@ -22,23 +22,19 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from drakkar.cluster.kubelet import launcher, podspec, statuses
-from drakkar.cluster.kubelet.container_state import ContainerState, restored
+from drakkar.cluster.kubelet.container_state import ContainerState
 from drakkar.cluster.kubelet.environment import Downward
 from drakkar.cluster.kubelet.launcher import Node, event
-from drakkar.cluster.kubelet.podspec import Pod, Spec
-from drakkar.cluster.kubelet.probes import Probes
+from drakkar.cluster.kubelet.pod_containers import RETRY_SECONDS, PodContainers, sooner
+from drakkar.cluster.kubelet.podspec import Pod
 from drakkar.cluster.kubelet.resource_health import ResourceHealth
-from drakkar.cluster.kubelet.restart_backoff import RestartBackoff, go_duration
 from drakkar.cluster.kubelet.status_writer import StatusWriter
-from drakkar.cluster.kubelet.termination import run_hook, stop_container, stop_containers
 from drakkar.cluster.kubelet.volumes import PodVolumes
-from drakkar.cluster.runtimes.runtime import ContainerError, ContainerRecord, Exit
+from drakkar.cluster.runtimes.runtime import ContainerRecord
 from drakkar.errors import DrakkarError
 from drakkar.kube.clock import parse_rfc3339, rfc3339
 
-RETRY_SECONDS: Final = 10.0
 _SHOW_AFTER: Final = 0.05
-_STARTING: Final = 0.1
 _RETURN_SECONDS: Final = 5.0
 _log = logging.getLogger(__name__)
 
@@ -60,27 +56,27 @@ class PodWorker:
         self.pod = pod
         self.uid = podspec.uid(pod)
         self.pod_ip = pod_ip
-        self.states = _initial_states(pod, records, node)
         self._ended_callback = ended
         self._health = health
         self._volumes = PodVolumes(pod, node.root, node.sources, node.tokens)
         self._writer = StatusWriter(node.client, pod)
-        self._probes = Probes(node, self.wake, self._probe_failed, self._unhealthy)
-        self._backoffs = {name: RestartBackoff() for name in self.states}
-        self._launches: dict[str, asyncio.Task[bool]] = {}
-        self._watches: dict[str, asyncio.Task[None]] = {}
-        self._retry_at: dict[str, float] = {}
+        self._retry_at: float | None = None
         self._verdict = statuses.Verdict()
         self._start_time = (pod.get("status") or {}).get("startTime") or rfc3339(node.clock.now())
         self._set_up = False
         self._born = node.clock.monotonic()
         self._removed = False
         self._finished = False
-        self._kill_at: float | None = None
         self._wake = asyncio.Event()
-        for record in records:
-            self._adopt(record)
+        self._containers = PodContainers(
+            node, pod, records, volumes=self._volumes, downward=self._downward, wake=self.wake
+        )
         self._task = asyncio.create_task(self._run(), name=f"pod {podspec.key(pod)}")
+
+    @property
+    def states(self) -> dict[str, ContainerState]:
+        """What is known of each container, by name."""
+        return self._containers.states
 
     # What the kubelet tells a worker
 
@@ -88,8 +84,10 @@ class PodWorker:
         """A new version of the pod; only what concerns the node wakes the worker."""
         old, self.pod = self.pod, pod
         self._writer.seen(pod)
+        self._containers.pod = pod
         if _concerns(old) != _concerns(pod):
-            self._retry_at.clear()
+            self._retry_at = None
+            self._containers.forgive()
             self.wake()
 
     def removed(self) -> None:
@@ -102,17 +100,14 @@ class PodWorker:
 
     def retry(self) -> None:
         """Something that a step may have been waiting for has changed (a driver came)."""
-        self._retry_at.pop("", None)
+        self._retry_at = None
         self.wake()
 
     async def stop(self) -> None:
         """Leave the pod as it is; its containers go on."""
-        tasks = [self._task, *self._watches.values()]
-        await asyncio.gather(*self._launches.values(), return_exceptions=True)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._probes.stop()
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self._containers.leave()
 
     # The loop
 
@@ -155,15 +150,13 @@ class PodWorker:
             self._fail("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
             return await self._finish()
         if not self._set_up and not await self._prepare():
-            return _sooner(self._remaining_retry(), deadline)
-        ended, delay = self._step()
+            return sooner(self._remaining_retry(), deadline)
+        ended, delay = self._containers.step()
         if ended:
             return await self._finish()
-        if self._launches:
-            # Most containers run within this time: one status instead of two.
-            await asyncio.wait(set(self._launches.values()), timeout=_STARTING)
+        await self._containers.started()
         await self._publish()
-        return _sooner(delay, deadline)
+        return sooner(delay, deadline)
 
     # Preparing
 
@@ -187,7 +180,7 @@ class PodWorker:
 
     async def _prepare_now(self) -> bool:
         try:
-            await self._volumes.set_up(self._downward())
+            await self._volumes.set_up(self._downward(self.pod))
         except (DrakkarError, OSError) as error:
             message = error.message if isinstance(error, DrakkarError) else str(error)
             return self._try_later("FailedMount", message)
@@ -195,7 +188,7 @@ class PodWorker:
             await self.node.claims.prepare(self.pod)
         except DrakkarError as error:
             if error.reason == "DriverNotRegistered" and self._is_returning():
-                self._retry_at[""] = self.node.clock.monotonic() + 1.0
+                self._retry_at = self.node.clock.monotonic() + 1.0
                 return False
             return self._try_later(
                 "FailedPrepareDynamicResources", f"Failed to prepare dynamic resources: {error.message}"
@@ -208,176 +201,12 @@ class PodWorker:
 
     def _try_later(self, reason: str, message: str) -> bool:
         event(self.node, self.pod, "Warning", reason, message)
-        self._retry_at[""] = self.node.clock.monotonic() + RETRY_SECONDS * random.uniform(1.0, 1.5)  # noqa: S311
+        self._retry_at = self.node.clock.monotonic() + RETRY_SECONDS * random.uniform(1.0, 1.5)  # noqa: S311
         return False
 
     def _remaining_retry(self) -> float | None:
-        moment = self._retry_at.get("")
-        left = None if moment is None else moment - self.node.clock.monotonic()
+        left = None if self._retry_at is None else self._retry_at - self.node.clock.monotonic()
         return left if left is not None and left > 0 else None
-
-    # Containers
-
-    def _step(self) -> tuple[bool, float | None]:
-        """Start what should run and does not: (the pod has ended, seconds until the next look)."""
-        initialised, delay = self._step_init()
-        if not initialised:
-            return self._verdict.terminal, delay
-        alive = False
-        for spec in podspec.containers(self.pod):
-            state = self.states[spec["name"]]
-            again = self._step_container(spec, state, init=False)
-            if again is not None or self._active(state):
-                alive = True
-                delay = _sooner(delay, again)
-        if alive:
-            self._step_ephemeral()
-        return not alive, delay
-
-    def _step_ephemeral(self) -> None:
-        """Containers for debugging run once, as soon as they are added; the pod's phase does not depend on them."""
-        for spec in podspec.ephemeral_containers(self.pod):
-            state = self.states.get(spec["name"])
-            if state is None:
-                state = self.states[spec["name"]] = ContainerState(spec["name"], ephemeral=True)
-                self._backoffs[spec["name"]] = RestartBackoff()
-            retry = self._retry_at.get(state.name, 0.0) - self.node.clock.monotonic()
-            if not self._active(state) and not state.ran and retry <= 0:
-                self._launch(spec, state)
-
-    def _step_init(self) -> tuple[bool, float | None]:
-        delay: float | None = None
-        started = any(self.states[spec["name"]].ran for spec in podspec.containers(self.pod))
-        for spec in podspec.init_containers(self.pod):
-            state = self.states[spec["name"]]
-            if podspec.is_sidecar(spec):
-                delay = _sooner(delay, self._step_container(spec, state, init=True))
-                if not state.started and not started:
-                    return False, delay
-                continue
-            if state.succeeded or started:
-                continue
-            again = self._step_container(spec, state, init=True)
-            if again is None and not self._active(state):
-                self._verdict.terminal = True
-            return False, _sooner(delay, again)
-        return True, delay
-
-    def _step_container(self, spec: Spec, state: ContainerState, *, init: bool) -> float | None:
-        """Start the container if it is time; seconds until it will be, None if it runs or will not run again."""
-        if self._active(state):
-            return None
-        now = self.node.clock.monotonic()
-        retry = self._retry_at.get(state.name, 0.0) - now
-        if state.backed_off and retry > 0:
-            return retry
-        end = state.terminated or state.last
-        if end is None:
-            self._launch(spec, state)
-            return None
-        if not podspec.should_restart(self.pod, spec, end.exit_code, init=init):
-            return None
-        left = self._backoffs[state.name].remaining(end.finished_at, self.node.clock.now())
-        if left <= 0:
-            self._backoffs[state.name].restarted(self.node.clock.now())
-            self._launch(spec, state)
-            return None
-        if state.waiting_reason != "CrashLoopBackOff":
-            about = f"restarting failed container={state.name} pod={podspec.described(self.pod)}"
-            state.wait("CrashLoopBackOff", f"back-off {go_duration(self._backoffs[state.name].seconds)} {about}")
-            text = f"Back-off restarting failed container {state.name} in pod {podspec.described(self.pod)}"
-            event(self.node, self.pod, "Warning", "BackOff", text, container=state)
-        return left
-
-    def _active(self, state: ContainerState) -> bool:
-        return state.running or state.name in self._launches
-
-    def _launch(self, spec: Spec, state: ContainerState) -> None:
-        task = asyncio.create_task(self._launch_now(spec, state), name=f"start {state.name}")
-        self._launches[state.name] = task
-
-    async def _launch_now(self, spec: Spec, state: ContainerState) -> bool:
-        try:
-            running = await launcher.launch(
-                self.node, self.pod, spec, state, volumes=self._volumes, downward=self._downward()
-            )
-            if running:
-                self._watch(spec, state)
-                await self._post_start(spec, state)
-                self._probes.begin(spec, state)
-            elif state.backed_off:
-                self._retry_at[state.name] = self.node.clock.monotonic() + RETRY_SECONDS
-        except Exception:
-            _log.exception("starting container %s of pod %s", state.name, podspec.key(self.pod))
-            state.wait("RunContainerError", "internal error, see the log of drakkar")
-            state.backed_off = True
-            self._retry_at[state.name] = self.node.clock.monotonic() + RETRY_SECONDS
-            running = False
-        finally:
-            self._launches.pop(state.name, None)
-            self.wake()
-        return running
-
-    async def _post_start(self, spec: Spec, state: ContainerState) -> None:
-        hook = (spec.get("lifecycle") or {}).get("postStart")
-        if not hook:
-            return
-        try:
-            await run_hook(self.node, state.id, hook)
-        except DrakkarError as error:
-            event(
-                self.node,
-                self.pod,
-                "Warning",
-                "FailedPostStartHook",
-                f"PostStartHook failed: {error.message}",
-                container=state,
-            )
-            await self._kill_container(spec, state, "FailedPostStartHook")
-
-    def _watch(self, spec: Spec, state: ContainerState) -> None:
-        self._watches[state.name] = asyncio.create_task(self._await_end(spec, state, state.id))
-
-    async def _await_end(self, spec: Spec, state: ContainerState, container_id: str) -> None:
-        try:
-            exit = await self.node.runtime.wait(container_id)
-        except ContainerError:
-            exit = Exit(137, self.node.clock.now(), known=False)
-        self._probes.end(state.name)
-        if state.id == container_id and state.running:
-            launcher.ended(self.node, self.pod, spec, state, exit)
-        self._watches.pop(state.name, None)
-        self.wake()
-
-    def _adopt(self, record: ContainerRecord) -> None:
-        """A container that an earlier kubelet started: watch it, or take its end."""
-        name = record.annotations.get(launcher.CONTAINER_NAME, "")
-        state = self.states.get(name)
-        spec = next((spec for spec, _ in podspec.all_containers(self.pod) if spec["name"] == name), None)
-        if state is None or spec is None or state.id != record.id:
-            return
-        if record.exit is None:
-            self._watch(spec, state)
-            self._probes.begin(spec, state)
-        elif state.running:
-            launcher.ended(self.node, self.pod, spec, state, record.exit, live=False)
-
-    async def _kill_container(self, spec: Spec, state: ContainerState, message: str) -> None:
-        deadline = self.node.clock.monotonic() + podspec.grace_period(self.pod)
-        await stop_container(self.node, self.pod, spec, state, deadline=lambda: deadline, message=message)
-
-    def _unhealthy(self, state: ContainerState, message: str) -> None:
-        event(self.node, self.pod, "Warning", "Unhealthy", message, container=state)
-
-    def _probe_failed(self, spec: Spec, state: ContainerState, kind: str) -> None:
-        """A liveness or startup probe gave up on the container: it is ended, and its restart policy decides."""
-        text = f"Container {state.name} failed {kind} probe, will be restarted"
-        self._launches[f"{state.name} kill"] = task = asyncio.create_task(self._kill_now(spec, state, text))
-        task.add_done_callback(lambda _: self._launches.pop(f"{state.name} kill", None))
-
-    async def _kill_now(self, spec: Spec, state: ContainerState, text: str) -> bool:
-        await self._kill_container(spec, state, text)
-        return False
 
     # The end
 
@@ -396,46 +225,28 @@ class PodWorker:
     async def _finish(self) -> float | None:
         """Every container has ended for good, or has to: clean up and say so; the object stays."""
         self._verdict.terminal = True
-        await self._stop_all()
+        await self._containers.stop()
         unprepared = await self._unprepare()
         if (self.pod.get("status") or {}).get("phase") not in statuses.TERMINAL:
             await self._publish()
-        for state in self.states.values():
-            if state.id:
-                await self.node.runtime.release(state.id)
+        await self._containers.release()
         return None if unprepared else RETRY_SECONDS
 
     async def _terminate(self) -> float | None:
         """The pod is being deleted, or is gone already."""
-        await self._stop_all()
+        await self._containers.stop()
         self._verdict.terminal = True
         if not await self._unprepare():
             await self._publish()
             return RETRY_SECONDS
         await self._publish()
-        for state in self.states.values():
-            if state.id:
-                await self.node.runtime.delete(state.id)
+        await self._containers.delete()
         await asyncio.to_thread(self._remove_files)
         if not self._removed:
             await self._writer.delete()
         self._finished = True
         self._ended_callback(self)
         return None
-
-    async def _stop_all(self) -> None:
-        await asyncio.gather(*self._launches.values(), return_exceptions=True)
-        running = [
-            (spec, self.states[spec["name"]])
-            for spec, _ in podspec.all_containers(self.pod)
-            if spec["name"] in self.states and self.states[spec["name"]].running
-        ]
-        if not running:
-            return
-        await self._probes.stop()
-        began = self.node.clock.monotonic()
-        await stop_containers(self.node, self.pod, running, lambda: began + podspec.grace_period(self.pod))
-        await asyncio.gather(*self._watches.values(), return_exceptions=True)
 
     async def _unprepare(self) -> bool:
         if not self.node.claims.uses(self.uid):
@@ -453,8 +264,8 @@ class PodWorker:
 
     # Status
 
-    def _downward(self) -> Downward:
-        return Downward(self.pod, self.node.address, self.pod_ip, self.node.allocatable)
+    def _downward(self, pod: Pod) -> Downward:
+        return Downward(pod, self.node.address, self.pod_ip, self.node.allocatable)
 
     async def _publish(self) -> None:
         self._verdict.extra = {
@@ -462,7 +273,7 @@ class PodWorker:
             for spec in podspec.containers(self.pod)
             if (found := self._health.container_status(self.pod, spec, self.node.claims))
         }
-        set_up = self._set_up or any(state.running for state in self.states.values())
+        set_up = self._set_up or self._containers.running
         status = statuses.pod_status(
             self.pod,
             self.states,
@@ -474,46 +285,6 @@ class PodWorker:
         )
         if not await self._writer.write(status):
             self.removed()
-
-
-def _initial_states(pod: Pod, records: list[ContainerRecord], node: Node) -> dict[str, ContainerState]:
-    """Fresh states, or what status and runtime say of a pod that an earlier kubelet ran."""
-    status = pod.get("status") or {}
-    known = {
-        entry["name"]: entry
-        for kind in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
-        for entry in status.get(kind) or ()
-    }
-    by_name = {record.annotations.get(launcher.CONTAINER_NAME, ""): record for record in records}
-    ephemeral = {spec["name"] for spec in podspec.ephemeral_containers(pod)}
-    waiting = "PodInitializing" if podspec.init_containers(pod) else "ContainerCreating"
-    states = {}
-    for spec, init in podspec.all_containers(pod):
-        name = spec["name"]
-        sidecar = init and podspec.is_sidecar(spec)
-        state = ContainerState(name, init, sidecar, waiting_reason=waiting)
-        if name in known and known[name].get("containerID"):
-            state = restored(known[name], init=init, sidecar=sidecar)
-        record = by_name.get(name)
-        if record is not None:
-            _take_record(state, record, node.runtime.name)
-        elif state.running:
-            # The runtime lost it (plain processes do not outlive their parent): that run is over.
-            launcher.ended(node, pod, spec, state, Exit(137, node.clock.now(), known=False))
-        state.ephemeral = name in ephemeral
-        states[name] = state
-    return states
-
-
-def _take_record(state: ContainerState, record: ContainerRecord, runtime: str) -> None:
-    """The runtime knows better than the status, which may not have been written before the kubelet went."""
-    if state.id != record.id:
-        state.id = record.id
-        state.container_id = f"{runtime}://{record.id}"
-        state.restart_count = int(record.annotations.get(launcher.RESTART_COUNT) or 0)
-        state.image_id = record.image_id
-    if record.started_at is not None and (state.terminated is None or record.exit is None):
-        state.run(record.started_at)
 
 
 def _concerns(pod: Pod) -> tuple[Any, ...]:
@@ -528,9 +299,3 @@ def _concerns(pod: Pod) -> tuple[Any, ...]:
         status.get("extendedResourceClaimStatus"),
         status.get("phase") in statuses.TERMINAL,
     )
-
-
-def _sooner(one: float | None, other: float | None) -> float | None:
-    if one is None:
-        return other
-    return one if other is None else min(one, other)

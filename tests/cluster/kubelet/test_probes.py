@@ -1,0 +1,129 @@
+"""Startup, readiness and liveness, and lifecycle hooks, with real processes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from kubelet.world import World, run, until
+
+FAST = {"periodSeconds": 0.05, "failureThreshold": 2, "timeoutSeconds": 2}
+
+
+def container(command: str, **fields: Any) -> list[dict[str, Any]]:
+    return [{"name": "c0", "image": "x", "command": ["sh", "-c", command]} | fields]
+
+
+def shell(command: str) -> dict[str, Any]:
+    return {"exec": {"command": ["sh", "-c", command]}} | FAST
+
+
+def test_a_container_is_ready_when_its_probe_says_so_and_not_when_it_does_not() -> None:
+    async def test(world: World) -> None:
+        ready = world.folder / "ready"
+        world.pod("one", containers=container("sleep 60", readinessProbe=shell(f"test -e {ready}")))
+        await world.phase_is("one", "Running")
+        assert world.container("one")["ready"] is False and world.container("one")["started"] is True
+        ready.touch()
+        await until(lambda: world.container("one")["ready"] is True)
+        ready.unlink()
+        await until(lambda: world.container("one")["ready"] is False)
+        assert ("Warning", "Unhealthy") in [entry[:2] for entry in await world.events()]
+
+    run(test, driver=False)
+
+
+def test_a_container_that_is_not_alive_is_restarted() -> None:
+    async def test(world: World) -> None:
+        dead = world.folder / "dead"
+        world.pod(
+            "one",
+            containers=container("sleep 60", livenessProbe=shell(f"test ! -e {dead}")),
+            restartPolicy="Always",
+            terminationGracePeriodSeconds=1,
+        )
+        await world.phase_is("one", "Running")
+        dead.touch()
+        await until(lambda: "terminated" in world.container("one").get("lastState", {}))
+        dead.unlink()
+        await until(lambda: world.container("one")["restartCount"] >= 1)
+        text = "Container c0 failed liveness probe, will be restarted"
+        assert ("Normal", "Killing", text) in await world.events()
+
+    run(test, driver=False)
+
+
+def test_a_startup_probe_holds_the_others_back() -> None:
+    async def test(world: World) -> None:
+        up, asked = world.folder / "up", world.folder / "asked"
+        startup = shell(f"test -e {up}") | {"failureThreshold": 1000}
+        readiness = shell(f"touch {asked}")
+        world.pod("one", containers=container("sleep 60", startupProbe=startup, readinessProbe=readiness))
+        await world.phase_is("one", "Running")
+        assert world.container("one")["started"] is False and not asked.exists()
+        up.touch()
+        await until(lambda: world.container("one")["ready"] is True)
+        assert world.container("one")["started"] is True and asked.exists()
+
+    run(test, driver=False)
+
+
+def test_http_and_tcp_probes_reach_the_pod() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line = await reader.readline()
+        status = b"200 OK" if b"/healthy" in line else b"503 Unavailable"
+        writer.write(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async def test(world: World) -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        names = {"ports": [{"name": "web", "containerPort": port}]}
+        probes = {
+            "good": {"httpGet": {"path": "/healthy", "port": "web"}} | FAST,
+            "bad": {"httpGet": {"path": "/", "port": port}} | FAST,
+            "open": {"tcpSocket": {"port": port}} | FAST,
+            "closed": {"tcpSocket": {"port": 1}} | FAST,
+        }
+        for name, probe in probes.items():
+            world.pod(name, containers=container("sleep 60", readinessProbe=probe, **names))
+        await until(lambda: all(world.container(name).get("ready") for name in ("good", "open")))
+        assert not world.container("bad")["ready"] and not world.container("closed")["ready"]
+        texts = [message for _, reason, message in await world.events() if reason == "Unhealthy"]
+        assert "Readiness probe failed: HTTP probe failed with statuscode: 503" in texts
+        server.close()
+
+    run(test, driver=False)
+
+
+def test_hooks_run_after_the_start_and_before_the_end() -> None:
+    async def test(world: World) -> None:
+        from drakkar.kube.resources import PODS
+
+        started, stopping = world.folder / "started", world.folder / "stopping"
+
+        def hook(path: Path) -> dict[str, Any]:
+            return {"exec": {"command": ["sh", "-c", f"touch {path}"]}}
+
+        lifecycle = {"postStart": hook(started), "preStop": hook(stopping)}
+        world.pod("one", containers=container("sleep 60", lifecycle=lifecycle))
+        await world.phase_is("one", "Running")
+        await until(started.exists)
+        assert not stopping.exists()
+        await world.client.delete(PODS, "one", "default")
+        await world.gone("one")
+        assert stopping.exists()
+
+    run(test, driver=False)
+
+
+def test_a_failing_start_hook_ends_the_container() -> None:
+    async def test(world: World) -> None:
+        lifecycle = {"postStart": {"exec": {"command": ["sh", "-c", "echo no; exit 3"]}}}
+        world.pod("one", containers=container("sleep 60", lifecycle=lifecycle))
+        await world.phase_is("one", "Failed")
+        text = "PostStartHook failed: command exited with 3: no"
+        assert ("Warning", "FailedPostStartHook", text) in await world.events()
+
+    run(test, driver=False)
