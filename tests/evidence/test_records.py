@@ -86,7 +86,9 @@ def test_a_record_is_plain_json() -> None:
     assert json.loads(json.dumps(record.to_dict()))["claimUID"] == uid("ResourceClaim", "c")
 
 
-def node_files(tmp_path: Path, *, nodes_in_container: tuple[str, ...]) -> NodeCapture:
+def node_files(
+    tmp_path: Path, *, nodes_in_container: tuple[str, ...], limitations: tuple[tuple[str, str], ...] = ()
+) -> NodeCapture:
     """A node's folders as a kubelet, a driver and a runtime write them."""
     claim_uid = uid("ResourceClaim", "c")
     name = f"k8s.gpu.nvidia.com/claim={claim_uid}-gpu-0"
@@ -106,6 +108,8 @@ def node_files(tmp_path: Path, *, nodes_in_container: tuple[str, ...]) -> NodeCa
     devices = [{"path": path, "type": "c", "major": 195, "minor": 0} for path in nodes_in_container]
     config = {"annotations": {"io.kubernetes.pod.uid": uid("Pod", "p")}, "linux": {"devices": devices}}
     (bundle / "config.json").write_text(json.dumps(config))
+    if limitations:
+        (bundle / "record.json").write_text(json.dumps({"limitations": limitations}))
     return read_node(
         "n1", kubelet_root=tmp_path, cdi_directories=[tmp_path / "cdi", tmp_path / "none"], bundles=tmp_path / "bundles"
     )
@@ -118,6 +122,19 @@ def test_a_nodes_own_files_prove_preparation_and_injection(tmp_path: Path) -> No
     assert states(record) == ["proved"] * 4
     assert "(claim.json)" in record.boundaries["preparation"].text
     assert record.boundaries["injection"].text == "the runtime's configuration has /dev/nvidia0 195:0"
+
+
+def test_a_stand_in_for_a_device_node_proves_nothing(tmp_path: Path) -> None:
+    made, running = claim("c", held="n1/gpu-0", users=("p",)), pod("p", claim_name="c", on="n1", phase="Running")
+    capture = node_files(
+        tmp_path,
+        nodes_in_container=("/dev/nvidia0",),
+        limitations=(("root file system", "the host's"), ("device node /dev/nvidia0", "a regular file")),
+    )
+    (record,) = claim_records(world(made, running, nodes={"n1": capture}), made)
+    proof = record.boundaries["injection"]
+    assert proof.state == "unknown"
+    assert proof.text.endswith("but the runtime made device node /dev/nvidia0: a regular file")
 
 
 def test_a_configuration_without_the_device_refutes_injection(tmp_path: Path) -> None:

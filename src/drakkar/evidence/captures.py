@@ -210,11 +210,22 @@ class NodeCapture:
             for container in record.get("containers") or ()
         ]
 
+    def not_applied(self, pod_uid: str) -> dict[str, str]:
+        """By edit (``device node /dev/nvidia0``): what the runtime did instead in a container of the pod."""
+        record = _json_object(self.text(f"injections/{pod_uid}.json")) or {}
+        return {
+            str(pair[0]): str(pair[1])
+            for container in record.get("containers") or ()
+            for pair in container.get("limitations") or ()
+            if isinstance(pair, list) and len(pair) == _PAIR
+        }
+
     def journal_lines(self, *words: str) -> list[str]:
         """Lines of the captured journal that hold every one of `words`."""
         return [line for line in self.text("journal.txt").splitlines() if all(word in line for word in words)]
 
 
+_PAIR: Final = 2
 _GPU: Final = re.compile(r"GPU (\d+): (.*?) \(UUID: ([^)]+)\)")
 _MIG: Final = re.compile(r"\s+MIG (\S+)\s+Device\s+\d+: \(UUID: ([^)]+)\)")
 _LS_DEVICE: Final = re.compile(r"([cb])\S+\s+\d+\s+\S+\s+\S+\s+(\d+),\s*(\d+)\s+.*?(/\S+)")

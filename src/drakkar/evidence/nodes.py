@@ -70,9 +70,20 @@ def _injections(bundles: Path) -> dict[str, list[dict[str, Any]]]:
                     for device in linux.get("devices") or ()
                 ],
                 "mounts": [mount.get("destination") for mount in config.get("mounts") or ()],
+                "limitations": _limitations(bundle),
             }
         )
     return found
+
+
+def _limitations(bundle: Path) -> list[Any]:
+    """Pairs of an edit of the configuration and what the runtime did instead of it."""
+    try:
+        record = json.loads(_text(bundle / "record.json") or "{}")
+    except ValueError:
+        return []
+    found = record.get("limitations") if isinstance(record, dict) else None
+    return found if isinstance(found, list) else []
 
 
 def _entries(directory: Path) -> Iterator[Path]:

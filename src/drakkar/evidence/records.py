@@ -254,6 +254,11 @@ def _runtime_record(capture: NodeCapture | None, claim_uid: str, pod: Object, ke
     if missing:
         return Proof("refuted", f"the runtime's configuration lacks {', '.join(missing)}", source)
     shown = ", ".join(f"{path} {given[path]}" for path in nodes)
+    instead = capture.not_applied(uid_of(pod))
+    other = [f"{edit}: {instead[edit]}" for path in nodes if (edit := f"device node {path}") in instead]
+    if other:
+        text = f"the runtime's configuration has {shown}, but the runtime made {'; '.join(other)}"
+        return Proof("unknown", text, source)
     return Proof("proved", f"the runtime's configuration has {shown}", source)
 
 
