@@ -63,6 +63,20 @@ def test_a_node_that_falls_silent_is_unknown_and_tainted() -> None:
     run(test, NodeLifecycle)
 
 
+def test_nodes_are_announced_when_they_come_and_go() -> None:
+    async def test(world: World) -> None:
+        node(world)
+        await world.settle()
+        await world.client.delete(NODES, "n")
+        await world.settle()
+        assert [message for _, _, message in world.events()] == [
+            "Node n event: Registered Node n in Controller",
+            "Node n event: Removing Node n from Controller",
+        ]
+
+    run(test, NodeLifecycle)
+
+
 def test_a_node_that_comes_back_loses_its_taints() -> None:
     async def test(world: World) -> None:
         made = node(world)

@@ -438,6 +438,20 @@ def test_a_device_that_fails_to_attach_is_given_up_at_once() -> None:
     run(test)
 
 
+def test_nothing_is_remembered_of_pods_that_have_their_place() -> None:
+    async def test(world: World) -> None:
+        world.device_class()
+        world.node("a", gpus=8)
+        for index in range(8):
+            world.claim(f"c{index}")
+            world.pod(f"p{index}", claims=(f"c{index}",))
+        await world.settle(300)
+        scheduler = world.scheduler
+        assert (len(scheduler._pending), scheduler._waiting_for, scheduler._binding) == (0, {}, {})
+
+    run(test)
+
+
 def test_heartbeats_do_not_disturb() -> None:
     async def test(world: World) -> None:
         world.node("a", room={"cpu": "1"})

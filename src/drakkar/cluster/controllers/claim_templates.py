@@ -95,6 +95,7 @@ class ClaimTemplates(Controller):
                 return None
             claim = self._claims.get(metadata["namespace"], name)
             if claim is not None:
+                self._made.pop((metadata["uid"], reference["name"]), None)
                 _check_owner(claim, pod)
                 return name
         claim = self._existing(pod, reference["name"])

@@ -63,13 +63,22 @@ class NodeLifecycle(Controller):
     def _on_node(self, kind: str, old: Object | None, new: Object | None) -> None:
         if new is None:
             if old is not None:
-                self._signs.pop(old["metadata"]["name"], None)
+                name = old["metadata"]["name"]
+                self._signs.pop(name, None)
+                self._announce(old, "RemovingNode", f"Removing Node {name} from Controller")
             return
         heartbeat = "".join(
             one.get("lastHeartbeatTime") or "" for one in (new.get("status") or {}).get("conditions") or ()
         )
-        self._saw(new["metadata"]["name"], heartbeat=heartbeat)
-        self.queue.add(("", new["metadata"]["name"]))
+        name = new["metadata"]["name"]
+        if name not in self._signs:
+            self._announce(new, "RegisteredNode", f"Registered Node {name} in Controller")
+        self._saw(name, heartbeat=heartbeat)
+        self.queue.add(("", name))
+
+    def _announce(self, node: Object, reason: str, what: str) -> None:
+        text = f"Node {node['metadata']['name']} event: {what}"
+        self._recorder.record({**node, "apiVersion": "v1", "kind": "Node"}, "Normal", reason, text)
 
     def _on_lease(self, kind: str, old: Object | None, new: Object | None) -> None:
         if new is not None and new["metadata"].get("namespace") == LEASE_NAMESPACE:

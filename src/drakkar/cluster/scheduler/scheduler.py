@@ -201,8 +201,7 @@ class Scheduler:
                 self._pending.back_off(entry)
             self._concern(_NODE)
             return
-        self._pending.drop(pod.uid)
-        self._reporter.settled(pod.uid)
+        self._stop_waiting(pod.uid)
         text = f"Successfully assigned {pod.namespace}/{pod.name} to {node_name}"
         self._reporter.announce(pod, "Normal", "Scheduled", text, "Binding")
 
