@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from drakkar.evidence.captures import NodeCapture
@@ -178,7 +178,9 @@ def _preparation(snapshot: Snapshot, claim: Object, key: DeviceKey, node: str, p
     capture = snapshot.nodes.get(node)
     prepared = _prepared_by_kubelet(capture, uid_of(claim), key) if capture else None
     if prepared is not None and prepared.state == "proved":
-        return prepared
+        # The checkpoint has no times: it was prepared by when a container of it started.
+        times = [since[1] for pod in pods if (since := _container_started(pod))]
+        return replace(prepared, time=times[0] if times else "")
     failed: Object | None = None
     for pod in pods:
         started = _container_started(pod)
@@ -259,7 +261,8 @@ def _runtime_record(capture: NodeCapture | None, claim_uid: str, pod: Object, ke
     if other:
         text = f"the runtime's configuration has {shown}, but the runtime made {'; '.join(other)}"
         return Proof("unknown", text, source)
-    return Proof("proved", f"the runtime's configuration has {shown}", source)
+    started = _container_started(pod)
+    return Proof("proved", f"the runtime's configuration has {shown}", source, started[1] if started else "")
 
 
 def device_attribute(snapshot: Snapshot, key: DeviceKey, name: str) -> str:
