@@ -62,6 +62,21 @@ def test_a_claim_made_before_a_crash_is_found_again() -> None:
     run(test, ClaimTemplates)
 
 
+def test_a_claim_that_somebody_deleted_is_made_again() -> None:
+    async def test(world: World) -> None:
+        template(world)
+        world.pod("train", resourceClaims=USES_TEMPLATE)
+        await world.settle()
+        (first,) = world.api.all(RESOURCE_CLAIMS)
+        await world.client.delete(RESOURCE_CLAIMS, first["metadata"]["name"], "default")
+        await world.settle()
+        (second,) = world.api.all(RESOURCE_CLAIMS)
+        statuses = world.api.get(PODS, "train")["status"]["resourceClaimStatuses"]
+        assert statuses == [{"name": "gpu", "resourceClaimName": second["metadata"]["name"]}]
+
+    run(test, ClaimTemplates)
+
+
 def test_a_refused_claim_is_announced_and_tried_again() -> None:
     async def test(world: World) -> None:
         template(world)

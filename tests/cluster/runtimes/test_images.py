@@ -71,7 +71,8 @@ def layer(*entries: Entry, compress: bool = False) -> bytes:
 
 def unpacked(image: Image, folder: Path) -> dict[str, str]:
     root = asyncio.run(unpack(image, folder))
-    return {str(path.relative_to(root)): path.read_text() for path in sorted(root.rglob("*")) if path.is_file()}
+    files = [path for path in sorted(root.rglob("*")) if path.is_file() and not path.is_symlink()]
+    return {str(path.relative_to(root)): path.read_text() for path in files}
 
 
 @pytest.mark.parametrize(
@@ -114,15 +115,38 @@ def test_layers_lie_on_top_of_each_other_and_whiteouts_delete(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "entries", [[("../out", b"x")], [("/abs/../../out", b"x")], [("l -> /", None), ("l/out", b"x")]]
+    ("entries", "files"),
+    [
+        ([("../out", b"x")], {"out": "x"}),
+        ([("/abs/../../out", b"x")], {"out": "x"}),
+        ([("l -> /", None), ("l/out", b"x")], {"out": "x"}),
+        ([("l -> /etc", None), ("etc", None), ("l/f", b"x")], {"etc/f": "x"}),
+        ([("l -> ../../..", None), ("l/out", b"x")], {"out": "x"}),
+        ([("a/b -> ../c", None), ("c", None), ("a/b/f", b"x")], {"c/f": "x"}),
+    ],
 )
-def test_nothing_leaves_the_image(entries: list[Entry], tmp_path: Path) -> None:
+def test_nothing_leaves_the_image(entries: list[Entry], files: dict[str, str], tmp_path: Path) -> None:
     layout = Layout(tmp_path / "layout")
     layout.image("i", [layer(*entries)])
+    assert unpacked(ImageStore([tmp_path / "layout"]).find("i"), tmp_path / "images") == files
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["images", "layout"]
+
+
+def test_links_that_run_in_a_circle_are_a_damaged_layer(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "layout")
+    layout.image("i", [layer(("a -> b", None), ("b -> a", None), ("a/f", b"x"))])
     with pytest.raises(DrakkarError) as caught:
         asyncio.run(unpack(ImageStore([tmp_path / "layout"]).find("i"), tmp_path / "images"))
     assert caught.value.reason == "DamagedImageLayer"
     assert not list((tmp_path / "images").iterdir())
+
+
+def test_garbage_is_a_damaged_layer(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "layout")
+    layout.image("i", [b"\x00\xffnot a tar"])
+    with pytest.raises(DrakkarError) as caught:
+        asyncio.run(unpack(ImageStore([tmp_path / "layout"]).find("i"), tmp_path / "images"))
+    assert caught.value.reason == "DamagedImageLayer"
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"\xff\x00"])

@@ -3,7 +3,7 @@
 from typing import Any
 
 from drakkar.cluster.scheduler import Scheduler
-from drakkar.kube.resources import EVENTS, NODES, PODS, RESOURCE_CLAIMS
+from drakkar.kube.resources import EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from drakkar.kube.transport import ApiResponse
 from scheduler.world import World, run
 
@@ -433,6 +433,69 @@ def test_a_device_that_fails_to_attach_is_given_up_at_once() -> None:
         assert "deallocation of ResourceClaim completed" in world.events("p")[2][1]
         report(world, type="ready")
         await world.settle()
+        assert world.where("p") == "a"
+
+    run(test)
+
+
+def test_the_node_with_the_better_alternative_is_taken() -> None:
+    async def test(world: World) -> None:
+        for name in ("big", "small"):
+            selector = {"cel": {"expression": f"device.attributes['gpu.example.com'].size == '{name}'"}}
+            world.device_class(name, selectors=[selector])
+        for node, size in (("a", "small"), ("b", "big")):
+            world.node(node)
+            world.slice(node, [{"name": "d", "attributes": {"size": {"string": size}}}])
+        one_of = {"allocationMode": "ExactCount", "count": 1}
+        alternatives = [{"name": one, "deviceClassName": one, **one_of} for one in ("big", "small")]
+        requests = [{"name": "gpu", "firstAvailable": alternatives}]
+        claim = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": requests}}, "status": {}}
+        world.api.put(RESOURCE_CLAIMS, claim)
+        world.pod("p", claims=("c",))
+        await world.settle()
+        assert (world.where("p"), world.devices("c")) == ("b", ["b/d"])
+
+    run(test)
+
+
+def test_devices_that_every_node_reaches_are_taken_once() -> None:
+    async def test(world: World) -> None:
+        world.device_class()
+        world.node("a")
+        world.node("b")
+        pool = {"name": "fabric", "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": "nic.example.com", "pool": pool, "allNodes": True, "devices": [{"name": "d"}]}
+        world.api.put(RESOURCE_SLICES, {"metadata": {"name": "fabric"}, "spec": spec})
+        for index in range(2):
+            world.claim(f"c{index}")
+            world.pod(f"p{index}", claims=(f"c{index}",), nodeSelector={"kubernetes.io/hostname": "ab"[index]})
+        await world.settle(120)
+        assert sorted([world.where("p0"), world.where("p1")]) in (["", "a"], ["", "b"])
+        placed = "p0" if world.where("p0") else "p1"
+        claim = world.api.get(RESOURCE_CLAIMS, placed.replace("p", "c"))
+        world.api.put(RESOURCE_CLAIMS, {**claim, "status": {}})
+        await world.client.delete(PODS, placed, "default", grace_period_seconds=0)
+        await world.settle(120)
+        assert world.where("p1" if placed == "p0" else "p0")
+
+    run(test)
+
+
+def test_a_selector_that_fails_is_an_error_of_the_whole_pod() -> None:
+    async def test(world: World) -> None:
+        world.device_class(selectors=[{"cel": {"expression": "device.attributes['gpu.example.com'].nothing == 'x'"}}])
+        world.node("a", gpus=1)
+        world.claim("c")
+        world.pod("p", claims=("c",))
+        await world.settle()
+        condition = world.condition("p")
+        assert condition["reason"] == "SchedulerError"
+        assert condition["message"].startswith(
+            'running "DynamicResources" filter plugin: class gpu: selector #0 on device gpu.example.com/a/gpu-0: '
+            "CEL runtime error: no such key: nothing"
+        )
+        world.device_class()
+        await world.advance(1.1)
         assert world.where("p") == "a"
 
     run(test)

@@ -56,6 +56,10 @@ class ClaimTemplates(Controller):
         claim = new or old
         if claim is None:
             return
+        if new is None:
+            marks = claim["metadata"].get("annotations") or {}
+            for owner in _owning_pod_index(claim):
+                self._made.pop((owner, marks.get(CLAIM_NAME_ANNOTATION, "")), None)
         for pod in self._pods.by_index("claim", key_of(claim)):
             # Only a pod that came with a node name still waits for somebody to reserve the claim for it.
             if (pod.get("spec") or {}).get("nodeName") or new is None:
