@@ -1,8 +1,9 @@
 """Unpack the layers of an OCI image once, into one directory per image.
 
-The archives come from outside, so names are resolved inside the target only (Python's `tar` filter refuses absolute
-names, parent references and links that leave the tree), and a half-unpacked image is never used: it gets its final name
-when it is complete.
+The archives come from outside, so every name is resolved the way a container would resolve it, with the image as the
+root of all links, and files are created at the place that this gives: nothing can be written outside. A half-unpacked
+image is never used: it gets its final name when it is complete. (Python's extraction filters would refuse links that
+are normal in images, and Debian 12's Python has none.)
 
 OCI image specification, layer file system changesets (`.wh.` whiteouts, `.wh..wh..opq`).
 """
@@ -12,13 +13,16 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tarfile
-from pathlib import Path
+from copy import copy
+from pathlib import Path, PurePosixPath
+from typing import Final
 
 from drakkar.cluster.runtimes.images import Image
 from drakkar.errors import DrakkarError
 
-_WHITEOUT = ".wh."
-_OPAQUE = ".wh..wh..opq"
+_WHITEOUT: Final = ".wh."
+_OPAQUE: Final = ".wh..wh..opq"
+_MAX_LINKS: Final = 40
 
 
 async def unpack(image: Image, folder: Path) -> Path:
@@ -36,7 +40,7 @@ def _unpack(image: Image, target: Path) -> None:
     try:
         for layer in image.layers:
             _apply(layer, partial)
-    except (tarfile.TarError, OSError, EOFError) as error:
+    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise DrakkarError(
             f"a layer of image {image.name} cannot be unpacked: {error}",
@@ -50,29 +54,58 @@ def _unpack(image: Image, target: Path) -> None:
 
 def _apply(layer: Path, target: Path) -> None:
     with tarfile.open(layer) as archive:
+        archive.extraction_filter = _as_it_is
         members = archive.getmembers()
         # Whiteouts speak of the layers below, so they come before this layer's own files.
         for member in members:
-            path = Path(member.name)
+            path = PurePosixPath(member.name)
             if path.name == _OPAQUE:
-                _clear(_inside(target, path.parent))
+                _clear(target / _resolved(target, path.parent))
             elif path.name.startswith(_WHITEOUT):
-                _delete(_inside(target, path.with_name(path.name.removeprefix(_WHITEOUT))))
+                _delete(target / _resolved(target, path.with_name(path.name.removeprefix(_WHITEOUT))))
         for member in members:
-            if Path(member.name).name.startswith(_WHITEOUT) or member.ischr() or member.isblk():
+            if PurePosixPath(member.name).name.startswith(_WHITEOUT) or member.ischr() or member.isblk():
                 continue
-            existing = _inside(target, Path(member.name))
-            if not member.isdir() and (existing.is_symlink() or existing.exists()):
+            placed = copy(member)
+            name = _resolved(target, PurePosixPath(member.name))
+            if str(name) == ".":
+                continue
+            existing = target / name
+            if not (member.isdir() and existing.is_dir() and not existing.is_symlink()):
                 _delete(existing)
-            archive.extract(member, target, filter="tar")
+            placed.name = str(name)
+            if member.islnk():
+                placed.linkname = str(_resolved(target, PurePosixPath(member.linkname)))
+            archive.extract(placed, target, numeric_owner=True)
 
 
-def _inside(target: Path, name: Path) -> Path:
-    """The path below `target`; links on the way (`lib -> usr/lib`) are fine as long as they stay inside."""
-    path = target / name
-    if name.is_absolute() or ".." in name.parts or not path.parent.resolve().is_relative_to(target.resolve()):
-        raise OSError(f"name {str(name)!r} leaves the image")
-    return path
+def _as_it_is(member: tarfile.TarInfo, _path: str) -> tarfile.TarInfo:
+    """The names are resolved already."""
+    return member
+
+
+def _resolved(target: Path, name: PurePosixPath) -> PurePosixPath:
+    """`name` with every link on the way to it followed inside `target`; its last part is left as it is."""
+    done: list[str] = []
+    todo = [part for part in reversed(name.parts) if part not in ("/", ".")]
+    links = 0
+    while todo:
+        part = todo.pop()
+        if part == "..":
+            done = done[:-1]
+            continue
+        path = target.joinpath(*done, part)
+        if todo and path.is_symlink():
+            links += 1
+            if links > _MAX_LINKS:
+                raise OSError(f"too many links on the way to {str(name)!r}")
+            link = PurePosixPath(path.readlink())
+            if link.is_absolute():
+                done = []
+            todo += [piece for piece in reversed(link.parts) if piece not in ("/", ".")]
+            continue
+        done.append(part)
+    return PurePosixPath(*done)
 
 
 def _clear(directory: Path) -> None:
