@@ -395,3 +395,47 @@ def test_a_target_that_could_not_be_read_is_not_said_to_be_absent() -> None:
     snapshot = replace(world(), unread=("pods: user cannot list it",))
     with pytest.raises(TargetError, match="cannot read Pod x: user cannot list it"):
         explain(snapshot, "pod/ml/x")
+
+
+def test_a_free_device_that_the_scheduler_refuses_beside_a_shared_claim_is_its_defect() -> None:
+    entries = [{"name": "shared", "resourceClaimName": "a"}, {"name": "own", "resourceClaimName": "c"}]
+    waiting = pod("p", spec={"resourceClaims": entries})
+    snapshot = world(
+        claim("a", held="n1/gpu-0", users=("pa",)), pod("pa", claim_name="a", on="n1", phase="Running"),
+        claim("c"), waiting, piece("n1", gpu("gpu-0"), gpu("gpu-1")),
+        events=(event(waiting, "FailedScheduling", "0/2 nodes are available: 2 cannot allocate all claims."),),
+    )  # fmt: skip
+    verdict = explain(snapshot, "pod/ml/p")
+    assert (verdict.cause, verdict.boundary) == ("scheduler-defect-mixed-claims", "allocation")
+    other = (event(waiting, "FailedScheduling", "0/2 nodes are available: 2 node(s) had volume conflict."),)
+    assert explain(replace(snapshot, events=other), "pod/ml/p").cause == "unschedulable-other"
+
+
+def test_a_specification_that_is_too_new_for_the_runtime() -> None:
+    made, waiting = bound()
+    claim_uid = uid("ResourceClaim", "c")
+    edits = {"env": ["A=b"]}
+    spec = {
+        "cdiVersion": "1.1.0",
+        "kind": "k8s.gpu.nvidia.com/claim",
+        "devices": [{"name": f"{claim_uid}-gpu-0", "containerEdits": edits}],
+    }
+    line = 'containerd: level=error msg="failed to load CDI spec /var/run/cdi/c.json: invalid version \\"1.1.0\\""'
+    files = {"cdi/c.json": json.dumps(spec), "journal.txt": line}
+    text = f"CDI device injection failed: unresolvable CDI devices k8s.gpu.nvidia.com/claim={claim_uid}-gpu-0"
+    events = (event(waiting, "Scheduled", "ok"), event(waiting, "Failed", text))
+    verdict = explain(world(made, waiting, nodes={"n1": NodeCapture("n1", files)}, events=events), "pod/ml/p")
+    assert verdict.cause == "cdi-unsupported-version"
+    assert "is of CDI version 1.1.0" in verdict.sentence
+    assert verdict.next_step.endswith("let the driver write version 0.3.0")
+
+
+def test_a_rule_that_reads_what_nothing_exports() -> None:
+    expr = "DCGM_FI_PROF_GR_ENGINE_ACTIVE > 0 and DCGM_FI_DEV_GPU_UTIL > 0"
+    metadata = {"name": "gpu", "namespace": "ml", "uid": "r"}
+    rule = {"kind": "PrometheusRule", "metadata": metadata, "spec": {"groups": [{"rules": [{"expr": expr}]}]}}
+    series = 'DCGM_FI_DEV_GPU_UTIL{gpu="0",Hostname="n1"} 3\n'
+    verdict = examine(world(rule, metrics={"a.prom": series}))
+    assert (verdict.cause, verdict.subject) == ("metric-absent", "PrometheusRule/ml/gpu")
+    assert "DCGM_FI_PROF_GR_ENGINE_ACTIVE, which nothing exports" in verdict.sentence
+    assert examine(world(rule)).cause == "healthy"

@@ -82,6 +82,8 @@ def _unresolved(
                 f"remove the file that the driver did not write (the driver's is named after the claim UID) on {node}",
                 affects=affected(situation.snapshot, pod),
             )
+    if too_new := _too_new(situation, pod, event, files, evidence, capture):
+        return too_new
     broken = list(_broken(capture, names))
     if broken:
         return Finding(
@@ -214,6 +216,42 @@ def _complaint(situation: Situation, pod: Object) -> Evidence | None:
             if _NO_LIBRARY.search(line) and not _runs(pod):
                 return Evidence(line.strip(), f"log of {key.pod}/{key.container}")
     return None
+
+
+def _too_new(
+    situation: Situation,
+    pod: Object,
+    event: Object,
+    files: dict[str, str],
+    evidence: list[Evidence],
+    capture: NodeCapture,
+) -> Finding | None:
+    """A file that is valid, of a version that the runtime says it does not know."""
+    node = capture.name
+    complaints = [Evidence(message_of(event))] if _VERSION_REFUSED.search(message_of(event)) else []
+    journal = capture.journal_lines("version")
+    complaints += [Evidence(line.strip(), f"{node} journal.txt") for line in journal if _VERSION_REFUSED.search(line)]
+    for name, text in files.items():
+        spec = CdiSpec.parse(text)
+        version = spec.raw.cdi_version.removeprefix("v")
+        named = [item for item in complaints if version in item.text or name in item.text]
+        if named:
+            enough = spec.minimum_version.removeprefix("v")
+            return Finding(
+                "cdi-unsupported-version",
+                reference(pod),
+                f"cdi/{name} on {node} is of CDI version {version}, which the runtime there does not know yet",
+                (*evidence, named[-1], Evidence(f"cdiVersion {version}; its content needs {enough}", f"{node} {name}")),
+                f"upgrade the container runtime on {node}"
+                + (f", or let the driver write version {enough}" if enough != version else ""),
+                affects=affected(situation.snapshot, pod),
+            )
+    return None
+
+
+_VERSION_REFUSED: Final = re.compile(
+    r"(?:invalid|unsupported|unknown)[^\n]{0,40}version|version[^\n]{0,60}(?:not supported|unsupported|invalid)", re.I
+)
 
 
 def _broken(capture: NodeCapture, names: list[str]) -> Iterator[Evidence]:

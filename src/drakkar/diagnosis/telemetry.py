@@ -43,6 +43,7 @@ def findings(situation: Situation) -> Iterator[Finding]:
     yield from _sticky(situation, scrapes)
     yield from _message_limit(situation)
     yield from _renamed_labels(situation, scrapes)
+    yield from _absent(situation, scrapes)
     yield from _historic_capacity(situation)
 
 
@@ -198,6 +199,40 @@ def _renamed_labels(situation: Situation, scrapes: Mapping[str, list[Sample]]) -
                 "set honorLabels: true in the ServiceMonitor",
             )
             return
+
+
+def _absent(situation: Situation, scrapes: Mapping[str, list[Sample]]) -> Iterator[Finding]:
+    """Rules and dashboards that read a DCGM metric which no scrape has, although others are there."""
+    exported = {sample.name for lines in scrapes.values() for sample in lines if sample.name.startswith("DCGM_")}
+    if not exported:
+        return
+    for reader, text in _readers(situation):
+        missing = sorted(set(_METRIC.findall(text)) - exported)
+        if missing:
+            yield Finding(
+                "metric-absent",
+                reference(reader),
+                f"{reference(reader)} reads {', '.join(missing[:_SHOWN])}, which nothing exports",
+                (
+                    Evidence(f"reads {', '.join(missing[:_SHOWN])}", reference(reader)),
+                    Evidence(f"{len(exported)} DCGM metrics are exported, not this one", ", ".join(sorted(scrapes))),
+                ),
+                "add the field to the exporter's counters file, or change the query",
+            )
+
+
+_METRIC: Final = re.compile(r"\bDCGM_(?:FI|EXP)_[A-Z0-9_]+\b")
+
+
+def _readers(situation: Situation) -> Iterator[tuple[Object, str]]:
+    """Objects with queries in them, and the queries' text."""
+    for rule in situation.snapshot.all("PrometheusRule"):
+        groups = (rule.get("spec") or {}).get("groups") or ()
+        rules = [entry for group in groups for entry in group.get("rules") or ()]
+        yield rule, "\n".join(str(entry.get("expr", "")) for entry in rules)
+    for board in situation.snapshot.all("ConfigMap"):
+        texts = [str(text) for name, text in (board.get("data") or {}).items() if name.endswith(".json")]
+        yield board, "\n".join(text for text in texts if '"expr"' in text)
 
 
 def _historic_capacity(situation: Situation) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -122,6 +123,8 @@ def _still_pending(situation: Situation, pod: Object, uses: list[ClaimUse]) -> F
             boundary="allocation",
         )
     refusals = situation.refusals(pod)
+    if defect := _miscounted(situation, pod, uses, events[-1]):
+        return defect
     evidence = [Evidence(message_of(events[-1]), f"event FailedScheduling of {reference(pod)}")]
     evidence += [Evidence(f"node {node}: {reason}", f"Node/{node}") for node, reason in refusals.items() if reason]
     return Finding(
@@ -133,6 +136,32 @@ def _still_pending(situation: Situation, pod: Object, uses: list[ClaimUse]) -> F
         "likely",
         affects=affected(situation.snapshot, pod),
     )
+
+
+def _miscounted(situation: Situation, pod: Object, uses: list[ClaimUse], event: Object) -> Finding | None:
+    """Claims that could be met are refused by the scheduler, one of them allocated already and shared: its defect."""
+    shared = [use for use in uses if use.allocation is not None and use.claim is not None]
+    waiting = [use for use in uses if use.allocation is None and use.claim is not None]
+    if not shared or not waiting or not _ABOUT_CLAIMS.search(message_of(event)):
+        return None
+    held, missing = ([use.claim_name for use in some] for some in (shared, waiting))
+    return Finding(
+        "scheduler-defect-mixed-claims",
+        reference(pod),
+        f"pod {name_of(pod)} uses claim {', '.join(held)}, allocated already, beside {', '.join(missing)}, for which"
+        " devices are free; the scheduler counts the former's devices wrongly and refuses the pod",
+        (
+            Evidence(message_of(event), f"event FailedScheduling of {reference(pod)}"),
+            *(Evidence(f"claim {name} is allocated", f"ResourceClaim/{namespace_of(pod)}/{name}") for name in held),
+            *(Evidence(f"devices for claim {name} are free") for name in missing),
+        ),
+        "upgrade the scheduler, or let the pods that share one claim ask for all their devices in it",
+        "likely",
+        affects=affected(situation.snapshot, pod),
+    )
+
+
+_ABOUT_CLAIMS: Final = re.compile(r"cannot allocate all claims|failed to allocate|resource ?claim", re.I)
 
 
 def _node_lost(situation: Situation, pod: Object) -> Iterator[Finding]:
