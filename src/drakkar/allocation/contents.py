@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from drakkar.allocation.reads import Read
+from drakkar.allocation.units import billionths
 from drakkar.kube.semver import Version, VersionError
 
 # What certainly can be read, so that the value need not be made to know it.
@@ -46,6 +47,21 @@ def harmless(capacity: Mapping[str, Any]) -> bool:
         if published.get("requestPolicy") or str(published.get("value") or "0").startswith("-"):
             return False
     return True
+
+
+def check_amounts(raw: Mapping[str, Any]) -> None:
+    """Raise `QuantityError` if an amount of the device is no quantity."""
+    for published in (raw.get("capacity") or _EMPTY).values():
+        policy = published.get("requestPolicy") or _EMPTY
+        span = policy.get("validRange") or _EMPTY
+        for amount in (
+            published.get("value"),
+            policy.get("default"),
+            *(policy.get("validValues") or ()),
+            *(span.get(bound) for bound in ("min", "max", "step")),
+        ):
+            if amount is not None:
+                billionths(amount)
 
 
 def columns(driver: str, devices: Sequence[Mapping[str, Any]], reads: Iterable[Read]) -> bytes:

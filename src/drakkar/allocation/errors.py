@@ -26,8 +26,3 @@ class AllocationError(DrakkarError):
         super().__init__(message, reason=reason, subject=subject, expected=expected, next_step=next_step)
         self.node_only = node_only
         self.timed_out = timed_out
-
-
-def malformed(subject: str, what: str, expected: str) -> AllocationError:
-    """The error for an object that is not shaped like its kind; the API server would not have let it in."""
-    return AllocationError(f"{subject}: {what}", reason="MalformedObject", subject=subject, expected=expected)

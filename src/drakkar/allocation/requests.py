@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from drakkar.allocation.features import Features
+from drakkar.allocation.shapes import Class, check
 from drakkar.kube.quantity import Quantity
 
 MAX_RESULTS: Final = 32  # allocation results per claim
@@ -29,6 +30,7 @@ class ClassRecord:
     __slots__ = ("config", "name", "raw", "selectors")
 
     def __init__(self, obj: Mapping[str, Any]) -> None:
+        check(obj, Class, "DeviceClass")
         spec = obj.get("spec") or {}
         self.raw = obj
         self.name: str = (obj.get("metadata") or {}).get("name") or ""

@@ -11,8 +11,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from drakkar.allocation.contents import harmless, plainly_readable
-from drakkar.allocation.errors import malformed
+from drakkar.allocation.contents import check_amounts, harmless, plainly_readable
+from drakkar.allocation.errors import AllocationError
+from drakkar.allocation.shapes import Slice, check
+from drakkar.allocation.units import billionths
+from drakkar.kube.quantity import QuantityError
 
 
 class DeviceKey(NamedTuple):
@@ -87,13 +90,10 @@ class SliceRecord:
     )
 
     def __init__(self, obj: Mapping[str, Any]) -> None:
+        check(obj, Slice, "ResourceSlice")
         name = (obj.get("metadata") or {}).get("name") or ""
-        spec = obj.get("spec")
-        if not isinstance(spec, Mapping):
-            raise malformed(f"ResourceSlice/{name}", "there is no spec", "spec with driver and pool")
-        pool = spec.get("pool")
-        if not isinstance(pool, Mapping):
-            raise malformed(f"ResourceSlice/{name}", "spec.pool is missing", "spec.pool with name and generation")
+        spec = obj["spec"]
+        pool = spec["pool"]
         self.name: str = name
         self.key = PoolKey(spec.get("driver") or "", pool.get("name") or "")
         self.generation: int = pool.get("generation") or 0
@@ -106,9 +106,11 @@ class SliceRecord:
         self.skip_operations: list[str] = spec.get("skipNodeOperations") or []
         self.raw_devices: list[Mapping[str, Any]] = spec.get("devices") or []
         self.devices: list[Device] | None = None
-        if not isinstance(self.raw_devices, list) or not isinstance(self.counter_sets, list):
-            raise malformed(f"ResourceSlice/{name}", "spec.devices and spec.sharedCounters must be lists", "lists")
-        self._look_at_devices()
+        try:
+            self._look_at_devices()
+        except QuantityError as error:
+            subject = f"ResourceSlice/{name}"
+            raise AllocationError(f"{subject}: {error.message}", reason="MalformedObject", subject=subject) from error
 
     def all_devices(self) -> list[Device]:
         """The devices in the order of the slice."""
@@ -124,12 +126,12 @@ class SliceRecord:
         self.debts = False  # some device consumes a negative amount, which nothing forbids
         self.shareable = 0  # devices that can be given out in shares
         self.references: dict[str, set[str]] = {}  # counters by set
+        for counter_set in self.counter_sets:
+            for value in (counter_set.get("counters") or {}).values():
+                billionths(value.get("value"))
         simple = not self.per_device and not self.skip_operations
         names = []
         for number, raw in enumerate(self.raw_devices):
-            if not isinstance(raw, Mapping) or not isinstance(raw.get("name"), str):
-                where = f"spec.devices[{number}]"
-                raise malformed(f"ResourceSlice/{self.name}", f"{where} has no name", "an object with a name")
             names.append(raw["name"])
             if raw.get("allowMultipleAllocations") is True:
                 self.shareable |= 1 << number
@@ -137,7 +139,10 @@ class SliceRecord:
                 self.binding = True
             if raw.get("consumesCounters"):
                 self._look_at_counters(raw["consumesCounters"])
-            if simple and (raw.get("taints") or not plainly_readable(raw) or not harmless(raw.get("capacity") or {})):
+            if not plainly_readable(raw):
+                simple = False
+                check_amounts(raw)
+            if simple and (raw.get("taints") or not harmless(raw.get("capacity") or {})):
                 simple = False
         self.names = names
         self.duplicate = next((name for name in names if names.count(name) > 1), "") if _repeats(names) else ""
@@ -152,6 +157,8 @@ class SliceRecord:
             counters = entry.get("counters") or {}
             known = self.references.setdefault(entry.get("counterSet", ""), set())
             known.update(counters)
+            for value in counters.values():
+                billionths(value.get("value"))
         self.debts = self.debts or b':"-' in _encode(entries) or b":-" in _encode(entries)
 
 

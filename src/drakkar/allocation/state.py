@@ -12,15 +12,18 @@ from typing import Any, Final
 
 import msgspec
 
+from drakkar.allocation.errors import AllocationError
 from drakkar.allocation.features import Features
 from drakkar.allocation.plans import Plan
 from drakkar.allocation.pools import NodeView, PoolBody, gather
 from drakkar.allocation.requests import ClaimShape, ClassRecord
 from drakkar.allocation.selection import Answers, Selector, environment_of
+from drakkar.allocation.shapes import Claim, Node, check
 from drakkar.allocation.slices import DeviceKey, PoolKey, SliceRecord
 from drakkar.allocation.taint_rules import TaintRule, merged
 from drakkar.allocation.usage import ClaimKey, ClaimUse, Holder, Usage
 from drakkar.cel import Environment
+from drakkar.kube.quantity import QuantityError
 
 _SHAPE_LIMIT: Final = 4096
 _SELECTOR_LIMIT: Final = 1024
@@ -102,7 +105,7 @@ class ClusterState:
     def remove_claim(self, obj: Mapping[str, Any]) -> None:
         """The claim is gone; whatever it held is free."""
         metadata = obj.get("metadata") or {}
-        key = (metadata.get("namespace", ""), metadata.get("name", ""))
+        key = (metadata.get("namespace") or "", metadata.get("name") or "")
         self._observed.pop(key, None)
         self._assumed.pop(key, None)
         self._claim_changed(key)
@@ -118,14 +121,14 @@ class ClusterState:
     def forget(self, claim: Mapping[str, Any]) -> None:
         """Take an assumed allocation back; what was seen through the API stays in force."""
         metadata = claim.get("metadata") or {}
-        key = (metadata.get("namespace", ""), metadata.get("name", ""))
+        key = (metadata.get("namespace") or "", metadata.get("name") or "")
         if self._assumed.pop(key, None) is not None:
             self._claim_changed(key)
 
     def in_flight(self, claim: Mapping[str, Any]) -> bool:
         """Whether the claim has an assumed allocation."""
         metadata = claim.get("metadata") or {}
-        return (metadata.get("namespace", ""), metadata.get("name", "")) in self._assumed
+        return (metadata.get("namespace") or "", metadata.get("name") or "") in self._assumed
 
     def holders(self, driver: str, pool: str, device: str) -> list[Holder]:
         """The claims that hold a device now, shares included, admin access not."""
@@ -245,9 +248,13 @@ class World:
 
     def view(self, node: Mapping[str, Any]) -> NodeView:
         """The node's devices, gathered anew only if something about them changed."""
-        view = self.known_view(node)
+        try:
+            view = self.known_view(node)
+        except (AttributeError, TypeError):
+            view = None
         if view is not None:
             return view
+        check(node, Node, "Node")
         name = (node.get("metadata") or {}).get("name") or ""
         state = self.state
         view, pools = gather(
@@ -275,13 +282,24 @@ class World:
 
     def shape(self, claim: Mapping[str, Any]) -> ClaimShape:
         """The claim's specification, compiled."""
-        devices = (claim.get("spec") or {}).get("devices") or {}
-        key = _encode(devices)
+        try:
+            devices = (claim.get("spec") or {}).get("devices") or {}
+            key = _encode(devices)
+        except (AttributeError, TypeError):
+            devices, key = {}, b""
         shape = self.shapes.get(key)
         if shape is None:
+            check(claim, Claim, "ResourceClaim")
             if len(self.shapes) >= _SHAPE_LIMIT:
                 self.shapes.clear()
-            shape = self.shapes[key] = ClaimShape(devices, self.state.classes, self.features)
+            try:
+                shape = self.shapes[key] = ClaimShape(devices, self.state.classes, self.features)
+            except QuantityError as error:
+                metadata = claim.get("metadata") or {}
+                subject = f"ResourceClaim/{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+                raise AllocationError(
+                    f"{subject}: {error.message}", reason="MalformedObject", subject=subject
+                ) from error
         return shape
 
     def selector(self, text: str) -> Selector:

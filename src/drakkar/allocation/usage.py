@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from drakkar.allocation.shapes import AllocatedClaim, check
 from drakkar.allocation.slices import DeviceKey
 from drakkar.allocation.units import billionths
 
@@ -41,14 +42,20 @@ class ClaimUse:
     __slots__ = ("assumed", "holder", "results")
 
     def __init__(self, claim: Mapping[str, Any], *, assumed: bool = False) -> None:
+        check(claim, AllocatedClaim, "ResourceClaim")
         metadata, status = claim.get("metadata") or {}, claim.get("status") or {}
-        reserved = tuple(entry.get("name", "") for entry in status.get("reservedFor") or ())
-        self.holder = Holder(metadata.get("namespace", ""), metadata.get("name", ""), metadata.get("uid", ""), reserved)
+        reserved = tuple(entry.get("name") or "" for entry in status.get("reservedFor") or ())
+        self.holder = Holder(
+            metadata.get("namespace") or "", metadata.get("name") or "", metadata.get("uid") or "", reserved
+        )
         self.assumed = assumed
         devices = (status.get("allocation") or {}).get("devices") or {}
         self.results: list[Mapping[str, Any]] = [
             result for result in devices.get("results") or () if result.get("adminAccess") is not True
         ]
+        for result in self.results:
+            for amount in (result.get("consumedCapacity") or {}).values():
+                billionths(amount)
 
 
 class DeviceUse:
@@ -138,4 +145,8 @@ def _results(use: ClaimUse | None) -> Iterable[tuple[int, DeviceKey, Mapping[str
     if use is None:
         return
     for number, result in enumerate(use.results):
-        yield number, DeviceKey(result.get("driver", ""), result.get("pool", ""), result.get("device", "")), result
+        yield (
+            number,
+            DeviceKey(result.get("driver") or "", result.get("pool") or "", result.get("device") or ""),
+            result,
+        )
