@@ -421,6 +421,18 @@ def test_a_device_that_never_attaches_is_given_up() -> None:
     run(test)
 
 
+def test_a_pod_that_goes_while_its_device_attaches_gives_it_back() -> None:
+    async def test(world: World) -> None:
+        attachable(world)
+        await world.settle()
+        await world.client.delete(PODS, "p", "default")
+        await world.settle()
+        assert not world.api.get(RESOURCE_CLAIMS, "c")["status"].get("reservedFor")
+        assert world.scheduler._binding == {}
+
+    run(test)
+
+
 def test_a_device_that_fails_to_attach_is_given_up_at_once() -> None:
     async def test(world: World) -> None:
         attachable(world)

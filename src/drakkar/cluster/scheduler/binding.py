@@ -55,7 +55,8 @@ class Binder:
     def __init__(self, client: Client, devices: DeviceState, clock: Clock, announce: Callable[..., None]) -> None:
         self._client, self._devices, self._clock = client, devices, clock
         self._announce = announce
-        self._waiting: dict[str, asyncio.Event] = {}
+        self._waiting: dict[str, set[asyncio.Event]] = {}
+        self._gone: set[str] = set()
 
     def reserve(self, pod: PodFacts, offer: Devices) -> Reservation:
         """Count the offered devices as taken from now on (Reserve); nothing is written yet."""
@@ -138,10 +139,18 @@ class Binder:
         fresh = {**claim, "status": {}}
         await self._client.update(RESOURCE_CLAIMS, fresh, subresource="status")
 
+    def abandon(self, pod_uid: str) -> None:
+        """The pod is gone: whoever waits to bind it need not wait on."""
+        if pod_uid in self._waiting:
+            self._gone.add(pod_uid)
+            self._wake(pod_uid)
+
     def claim_changed(self, claim: Object) -> None:
         """Wake whoever waits for binding conditions of this claim."""
-        event = self._waiting.get(claim["metadata"]["uid"])
-        if event is not None:
+        self._wake(claim["metadata"]["uid"])
+
+    def _wake(self, key: str) -> None:
+        for event in self._waiting.get(key, ()):
             event.set()
 
     # PreBind
@@ -224,20 +233,28 @@ class Binder:
                     raise _PreBindError(failure)
                 if ready:
                     break
-                if not await self._changed(claim["metadata"]["uid"], deadline - self._clock.monotonic()):
+                if not await self._changed(claim, pod, deadline - self._clock.monotonic()):
                     raise _PreBindError("device binding timeout")
+                if pod.uid in self._gone:
+                    self._gone.discard(pod.uid)
+                    raise _PreBindError(f'pods "{pod.name}" not found')
 
-    async def _changed(self, uid: str, seconds: float) -> bool:
-        """Wait for a change of the claim; false if `seconds` passed first."""
-        event = self._waiting.setdefault(uid, asyncio.Event())
-        event.clear()
+    async def _changed(self, claim: Object, pod: PodFacts, seconds: float) -> bool:
+        """Wait until the claim changes or the pod is gone; false if `seconds` passed first."""
+        keys = claim["metadata"]["uid"], pod.uid
+        event = asyncio.Event()
+        for key in keys:
+            self._waiting.setdefault(key, set()).add(event)
         waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(self._clock.sleep(max(0.0, seconds)))]
         try:
             done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()
-            self._waiting.pop(uid, None)
+            for key in keys:
+                self._waiting[key].discard(event)
+                if not self._waiting[key]:
+                    del self._waiting[key]
         return waits[0] in done
 
 

@@ -330,6 +330,7 @@ class Scheduler:
 
     def _forget_pod(self, pod: Object) -> None:
         uid = pod["metadata"]["uid"]
+        self._binder.abandon(uid)
         self._stop_waiting(uid)
         if self._view.remove(uid) is not None:
             self._concern(_FREED)
