@@ -66,7 +66,10 @@ def test_a_page_from_too_long_ago_is_gone() -> None:
             await world.merge(f"{CONFIGS}/a", {"data": {"n": str(number)}})
         answer = await world.get(f"{CONFIGS}?limit=1&continue={token}")
         assert (answer.status, answer.body["reason"]) == (410, "Expired")
-        assert (await world.get(f"{CONFIGS}?continue=rubbish")).status == 400
+        rest = await world.get(f"{CONFIGS}?continue={answer.body['metadata']['continue']}")
+        assert [item["metadata"]["name"] for item in rest.body["items"]] == ["b"], "going on all the same is possible"
+        bad = await world.get(f"{CONFIGS}?continue=rub!ish")
+        assert bad.status == 400 and bad.body["message"].endswith("illegal base64 data at input byte 3")
 
     run(main())
 

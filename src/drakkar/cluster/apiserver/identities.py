@@ -22,7 +22,7 @@ AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"
 MASTERS: Final = "system:masters"
 SERVICE_ACCOUNT_PREFIX: Final = "system:serviceaccount:"
-ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
+ISSUER: Final = "https://kubernetes.default.svc"
 
 
 class User(msgspec.Struct, frozen=True):

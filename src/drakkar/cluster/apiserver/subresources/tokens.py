@@ -50,7 +50,7 @@ async def create(call: Call) -> Answer:
         "kind": "TokenRequest",
         "apiVersion": "authentication.k8s.io/v1",
         "metadata": metadata,
-        "spec": {name: spec[name] for name in ("audiences", "expirationSeconds", "boundObjectRef") if name in spec},
+        "spec": {name: spec.get(name) for name in ("audiences", "expirationSeconds", "boundObjectRef")},
         "status": {"token": token, "expirationTimestamp": rfc3339(call.now + timedelta(seconds=seconds))},
     }
     return answers.value(call, answer, 201)

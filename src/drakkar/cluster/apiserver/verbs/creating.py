@@ -92,7 +92,7 @@ def _set_system_fields(call: Call, obj: dict[str, Any]) -> None:
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = _free_name(call, metadata["generateName"])
     if metadata.get("resourceVersion"):
-        raise statuses.bad_request("resourceVersion should not be set on objects to be created")
+        raise statuses.internal("resourceVersion should not be set on objects to be created", bare=True)
     for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
         metadata.pop(field, None)
     metadata["uid"] = str(uuid.uuid4())

@@ -7,9 +7,8 @@ A list reads the store as it is now, so every `resourceVersion` up to the presen
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -17,6 +16,7 @@ from drakkar.cluster.apiserver import answers, statuses
 from drakkar.cluster.apiserver.calls import Answer, Call, prefix_of
 from drakkar.cluster.apiserver.fields import readers, selected
 from drakkar.cluster.apiserver.options import list_options, version_number
+from drakkar.cluster.machinery import jsontext
 from drakkar.cluster.store import ExpiredVersionError, StoredObject
 from drakkar.kube.selectors import FieldSelector, LabelSelector, SelectorError
 
@@ -33,7 +33,7 @@ def check_not_ahead(call: Call, version: int | None) -> None:
     """Raises `StatusError` 504 for a version that does not exist yet (the real server waits three seconds first)."""
     current = call.server.store.version
     if version is not None and version > current:
-        message = f"Too large resource version: {version}, current: {current}"
+        message = f"Timeout: Too large resource version: {version}, current: {current}"
         cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
         raise statuses.StatusError(
             statuses.status(504, message, "Timeout", {"causes": [cause], "retryAfterSeconds": 1}), {"Retry-After": "1"}
@@ -84,7 +84,8 @@ def listed(call: Call) -> Answer:
     version, start = call.server.store.version, ""
     if options.continues:
         version, start = _read_token(options.continues)
-        version = version or call.server.store.version
+        if version < 0:  # the client chose to go on although things have changed since
+            version = call.server.store.version
     elif options.match == "Exact" or (options.limit and options.version and options.match != "NotOlderThan"):
         check_not_ahead(call, options.version)
         version = options.version or version
@@ -100,7 +101,7 @@ def listed(call: Call) -> Answer:
         else:
             found = collection.objects_at(version, chosen.prefix)
     except ExpiredVersionError as error:
-        raise _expired(error, bool(options.continues)) from None
+        raise _expired(error, start) from None
     if start:
         found = [stored for stored in found if stored.key >= start]
     if chosen.passes is not None:
@@ -121,20 +122,43 @@ def _token(version: int, start: str) -> str:
 
 
 def _read_token(token: str) -> tuple[int, str]:
+    illegal = next((index for index, one in enumerate(token) if one not in _BASE64), len(token))
+    if illegal < len(token) or len(token) % 4 == 1:
+        raise _bad_token(f"illegal base64 data at input byte {illegal}")
+    text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
     try:
-        value = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        version, start = int(value["rv"]), str(value["start"])
-        if value["v"] != "meta.k8s.io/v1" or not start:
-            raise ValueError
-    except (binascii.Error, msgspec.DecodeError, KeyError, TypeError, ValueError):
-        raise statuses.bad_request("continue key is not valid: invalid value") from None
+        value, _ = jsontext.parse(text)
+    except jsontext.JsonError as error:
+        raise _bad_token(str(error)) from None
+    if not isinstance(value, dict) or value.get("v") != "meta.k8s.io/v1":
+        version = value.get("v", "") if isinstance(value, dict) else ""
+        raise _bad_token(f'server does not recognize this encoded version "{version}"')
+    version, start = value.get("rv"), value.get("start")
+    if not isinstance(version, int) or version == 0:
+        raise _bad_token("incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
+    if not isinstance(start, str) or not start:
+        raise _bad_token("encoded start key empty (version meta.k8s.io/v1)")
     return version, start
 
 
-def _expired(error: ExpiredVersionError, paging: bool) -> statuses.StatusError:
-    if not paging:
-        return statuses.expired(f"The resourceVersion for the provided list is too old: {error}")
-    return statuses.expired(
-        "The provided continue parameter is too old to display a consistent list result. You can start a new list"
-        " without the continue parameter."
-    )
+_BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+
+
+def _bad_token(why: str) -> statuses.StatusError:
+    return statuses.bad_request(f"invalid continue token: continue key is not valid: {why}")
+
+
+_STALE_PAGE: Final = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
+)
+
+
+def _expired(error: ExpiredVersionError, start: str) -> statuses.StatusError:
+    if not start:
+        return statuses.expired("The resourceVersion for the provided list is too old.")
+    refusal = statuses.expired(_STALE_PAGE)
+    refusal.status["metadata"] = {"continue": _token(-1, start)}
+    return refusal
