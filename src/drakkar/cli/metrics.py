@@ -1,0 +1,62 @@
+"""`drakkar metrics`: the fleet as Prometheus metrics, printed once or served on loopback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from drakkar.cli.snapshots import read, source
+
+if TYPE_CHECKING:
+    from drakkar.evidence.snapshot import Snapshot
+
+
+@click.command("metrics")
+@click.option("--listen", default="", metavar="[HOST:]PORT", help="Serve /metrics there (loopback only) until Ctrl-C.")
+@source
+def command(listen: str, bundle: Path | None, kubeconfig: Path | None, context: str, namespace: str) -> None:
+    """Print devices, claims, pending pods and fragmentation as Prometheus metrics."""
+    if not listen:
+        snapshot, _ = read(bundle, kubeconfig, context, namespace)
+        click.echo(_exposition(snapshot), nl=False)
+        return
+    import asyncio
+
+    asyncio.run(_serve(listen, bundle, kubeconfig, context, namespace))
+
+
+def _exposition(snapshot: Snapshot) -> str:
+    from drakkar.diagnosis.pending import findings_of_pending_pods
+    from drakkar.fleet.devices import Fleet
+    from drakkar.fleet.exposition import render
+    from drakkar.fleet.metrics import families
+
+    causes = {uid: finding.cause for uid, finding in findings_of_pending_pods(snapshot).items()}
+    return render(families(Fleet(snapshot), causes))
+
+
+async def _serve(listen: str, bundle: Path | None, kubeconfig: Path | None, context: str, namespace: str) -> None:
+    from drakkar.cli.clients import connect
+    from drakkar.evidence.bundle import load
+    from drakkar.evidence.take import take
+    from drakkar.fleet.exposition import CONTENT_TYPE
+    from drakkar.web.serving import Loopback, address, until_interrupted
+
+    host, port = address(listen)
+    client = None if bundle else connect(kubeconfig, context)[0]
+
+    async def text() -> str:
+        snapshot = load(bundle) if bundle else await take(client, logs_of=(), namespace=namespace)  # type: ignore[arg-type]
+        return _exposition(snapshot)
+
+    server = Loopback({"/metrics": (CONTENT_TYPE, text)})
+    try:
+        url = await server.start(host, port)
+        click.echo(f"{url}metrics", err=True)
+        await until_interrupted()
+    finally:
+        await server.stop()
+        if client is not None:
+            await client.close()

@@ -1,0 +1,10 @@
+"use strict";
+const board = document.getElementById("board");
+const taken = document.getElementById("taken");
+const problem = document.getElementById("problem");
+const events = new EventSource("events");
+const say = (text) => { problem.textContent = text; problem.hidden = !text; };
+events.addEventListener("board", (event) => { board.innerHTML = event.data; });
+events.addEventListener("taken", (event) => { taken.textContent = event.data; say(""); });
+events.addEventListener("problem", (event) => say(event.data));
+events.onerror = () => say("The board's server does not answer; what you see is the last it said.");
