@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,8 +31,8 @@ class Child:
     def ended(self) -> bool:
         return self._end.done()
 
-    def kill(self, number: int = signal.SIGKILL, *, group: bool = False) -> None:
-        """Signal the process (or its group, which it leads); ignored once it was reaped."""
+    def kill(self, number: int = 9, *, group: bool = False) -> None:
+        """Signal the process (or its group, which it leads), SIGKILL by default; ignored once it was reaped."""
         if self._popen.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 (os.killpg if group else os.kill)(self.pid, number)

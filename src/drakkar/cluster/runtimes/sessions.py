@@ -9,12 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
-import signal
 import struct
-import termios
-import tty
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Final
 
@@ -98,7 +94,7 @@ class ProcessSession:
         if not self._child.ended:
             if self._on_close is not None:
                 self._on_close()
-            self._child.kill(signal.SIGKILL, group=True)
+            self._child.kill(group=True)
         await self._child.wait()
         for descriptor in {self._stdin, self._terminal, *self._outputs} - {-1}:
             with contextlib.suppress(OSError):
@@ -196,6 +192,8 @@ def open_terminal(*, raw: bool = False) -> tuple[int, int]:
     """A pseudo terminal: (master, slave); `raw` for one that only passes bytes on to another terminal."""
     master, slave = os.openpty()
     if raw:
+        import tty  # not on Windows, where importing this module must still work
+
         tty.setraw(slave)
     set_window_size(master, 80, 24)
     return master, slave
@@ -203,6 +201,9 @@ def open_terminal(*, raw: bool = False) -> tuple[int, int]:
 
 def set_window_size(descriptor: int, width: int, height: int) -> None:
     """Set a terminal's size in character cells."""
+    import fcntl
+    import termios
+
     with contextlib.suppress(OSError, struct.error):
         fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
