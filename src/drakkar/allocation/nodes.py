@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from drakkar.allocation.errors import AllocationError
+from drakkar.api.names import label_key, label_value
 
 _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _FIELD_OPERATORS: Final = ("In", "NotIn")
@@ -78,33 +79,40 @@ def _field_matches(requirement: Mapping[str, Any], name: str) -> bool:
 
 
 def _expression_problems(requirement: Mapping[str, Any], path: str) -> list[str]:
-    operator, values = requirement.get("operator", ""), requirement.get("values") or []
+    operator, values = requirement.get("operator") or "", requirement.get("values") or []
+    key = requirement.get("key") or ""
+    found = [f'{path}.key: Invalid value: "{key}": {"; ".join(names)}' for names in [label_key(key)] if names]
+    shown = f"{path}.values: Invalid value: {_json_list(requirement.get('values'))}:"
     if operator not in _OPERATORS:
         supported = ", ".join(f'"{name}"' for name in _OPERATORS)
-        return [f'{path}.operator: Unsupported value: "{operator}": supported values: {supported}']
-    if operator in ("In", "NotIn") and not values:
-        return [f"{path}.values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty"]
-    if operator in ("Exists", "DoesNotExist") and values:
-        shown = _json_list(values)
-        return [f"{path}.values: Invalid value: {shown}: values set must be empty for exists and does not exist"]
-    if operator in ("Gt", "Lt"):
+        found.append(f'{path}.operator: Unsupported value: "{operator}": supported values: {supported}')
+    elif operator in ("In", "NotIn") and not values:
+        found.append(f"{shown} for 'in', 'notin' operators, values set can't be empty")
+    elif operator in ("Exists", "DoesNotExist") and values:
+        found.append(f"{shown} values set must be empty for exists and does not exist")
+    elif operator in ("Gt", "Lt"):
         if len(values) != 1:
-            shown = _json_list(values)
-            return [f"{path}.values: Invalid value: {shown}: for 'Gt', 'Lt' operators, exactly one value is required"]
-        if _int64(values[0]) is None:
-            return [
-                f"{path}.values[0]: Invalid value: \"{values[0]}\": for 'Gt', 'Lt' operators, "
-                "the value must be an integer"
-            ]
-    return []
+            found.append(f"{shown} for 'Gt', 'Lt' operators, exactly one value is required")
+        found += [
+            f'{path}.values[{place}]: Invalid value: "{value}": '
+            "for 'Gt', 'Lt' operators, the value must be an integer"
+            for place, value in enumerate(values)
+            if _int64(value) is None
+        ]
+    for place, value in enumerate(values):
+        complaints = label_value(value)
+        if complaints:
+            found.append(f'{path}.values[{place}][{key}]: Invalid value: "{value}": {"; ".join(complaints)}')
+    return found
 
 
 def _field_problems(requirement: Mapping[str, Any], path: str) -> list[str]:
-    operator, values = requirement.get("operator", ""), requirement.get("values") or []
+    operator, values = requirement.get("operator") or "", requirement.get("values") or []
     if operator not in _FIELD_OPERATORS:
-        return [f'{path}.operator: Unsupported value: "{operator}": not a valid selector operator']
+        supported = ", ".join(f'"{name}"' for name in _FIELD_OPERATORS)
+        return [f'{path}.operator: Unsupported value: "{operator}": supported values: {supported}']
     if len(values) != 1:
-        return [f"{path}.values: Invalid value: {_json_list(values)}: must have one element"]
+        return [f"{path}.values: Invalid value: {_json_list(requirement.get('values'))}: must have one element"]
     return []
 
 
@@ -115,7 +123,9 @@ def _int64(text: str) -> int | None:
     return number if -_INT64 <= number < _INT64 else None
 
 
-def _json_list(values: Sequence[str]) -> str:
+def _json_list(values: Sequence[str] | None) -> str:
+    if values is None:
+        return "null"
     return "[" + ",".join(f'"{value}"' for value in values) + "]"
 
 
