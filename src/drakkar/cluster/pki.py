@@ -71,11 +71,23 @@ class Preparation:
 
 
 def prepare(directory: Path) -> Preparation:
-    """Begin to make CA and server certificate in `directory`, or find those of an earlier run there."""
+    """Begin to make CA and server certificate in `directory`, or find those of an earlier run there.
+
+    Raises `DrakkarError` if the directory cannot be used.
+    """
     pki = Pki(directory)
-    if pki.complete():
-        return Preparation(pki, None)
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        if pki.complete():
+            return Preparation(pki, None)
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise DrakkarError(
+            f"cannot keep certificates there: {error.strerror}",
+            reason="UnusableDirectory",
+            subject=str(directory),
+            expected="a directory that this user may write",
+            next_step="choose another --data directory",
+        ) from error
     command = [sys.executable, "-c", f"from drakkar.cluster import pki; pki.create({str(directory)!r})"]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     return Preparation(pki, process)
