@@ -302,3 +302,31 @@ def test_the_health_of_devices_in_a_status() -> None:
     assert reported("claim:gpu", {**device, "health": "Sick"}) == [
         f'{place}.resources[0].health: Unsupported value: "Sick": supported values: "Healthy", "Unhealthy", "Unknown"'
     ]
+
+
+def test_ephemeral_containers_are_only_added() -> None:
+    one, two = {"name": "e", "image": "i"}, {"name": "f", "image": "i"}
+    old = pod(ephemeralContainers=[one])
+    path = "spec.ephemeralContainers: Forbidden: existing ephemeral containers"
+    assert changed("", "Pod", old, pod(ephemeralContainers=[one, two]), "ephemeralcontainers") == []
+    assert changed("", "Pod", old, pod(ephemeralContainers=[]), "ephemeralcontainers") == [
+        f'{path} "e" may not be removed\n'
+    ]
+    (complaint,) = changed("", "Pod", old, pod(ephemeralContainers=[{**one, "image": "j"}]), "ephemeralcontainers")
+    assert complaint.startswith(f'{path} "e" may not be changed\n@@ -1,6 +1,6 @@\n {{\n  "Name": "e",\n- "Image": "i",')
+
+
+def test_resizing_keeps_the_quality_of_service_and_other_resources() -> None:
+    def sized(**amounts: str) -> dict[str, Any]:
+        return container(resources={"requests": amounts})
+
+    assert changed("", "Pod", sized(cpu="1"), sized(cpu="2"), "resize") == []
+    assert changed("", "Pod", sized(cpu="1", memory="1"), sized(cpu="1"), "resize") == [
+        "spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed"
+    ]
+    (complaint, *_) = changed("", "Pod", container(), sized(cpu="2"), "resize")
+    assert complaint.endswith("Pod QOS Class may not change as a result of resizing")
+    disk = "ephemeral-storage"
+    assert changed("", "Pod", sized(cpu="1", **{disk: "1"}), sized(cpu="1", **{disk: "2"}), "resize") == [
+        "spec: Forbidden: only cpu and memory resources are mutable"
+    ]

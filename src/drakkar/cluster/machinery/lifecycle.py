@@ -255,7 +255,7 @@ def _update_daemon_set(new: Json, old: Json) -> Json:
 
 def _create_job(job: Json) -> Json:
     """The selector and labels that tell a job's pods from those of others, derived from the job's UID."""
-    spec, uid, name = job.get("spec") or {}, _meta(job).get("uid"), _meta(job).get("name")
+    spec, uid, name = job.get("spec") or {}, _meta(job).get("uid"), _meta(job).get("name") or ""
     if spec.get("manualSelector") or not uid:
         return job
     selector = spec.get("selector") or {}

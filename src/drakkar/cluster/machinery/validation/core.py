@@ -8,7 +8,15 @@ from typing import Any, Final
 
 from drakkar.api import metadata, names
 from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required, too_long
-from drakkar.cluster.machinery.validation import limits, placement, pod_status, pods, values, workloads
+from drakkar.cluster.machinery.validation import (
+    limits,
+    placement,
+    pod_status,
+    pod_subresources,
+    pods,
+    values,
+    workloads,
+)
 
 __all__ = ["CREATE", "UPDATE"]
 
@@ -263,8 +271,8 @@ UPDATE: Final[dict[tuple[str, str], Callable[[Json, Json], Found]]] = {
     ("Node", "status"): _node_update,
     ("Pod", ""): pods.check_pod_update,
     ("Pod", "status"): pod_status.check_pod_status_update,
-    ("Pod", "ephemeralcontainers"): lambda new, _: pods.check_pod(new),
-    ("Pod", "resize"): lambda new, _: pods.check_pod(new),
+    ("Pod", "ephemeralcontainers"): pod_subresources.check_ephemeral_containers_update,
+    ("Pod", "resize"): pod_subresources.check_resize,
     ("ReplicationController", ""): lambda new, _: _replication_controller(new),
     ("ResourceQuota", ""): limits.check_quota_update,
     ("ResourceQuota", "status"): limits.check_quota_status,

@@ -1,4 +1,4 @@
-"""Two pod specs as the unified diff that a server shows when it refuses a change.
+"""Two pod specs (or parts of them) as the unified diff that a server shows when it refuses a change.
 
 The server prints its internal types: Go's field names in Go's order, every field written, indented by one blank. That
 order is in `data/internal.json` (made by `tools/schemas/internal.py`): per struct "Name type" with `*` pointer, `[]`
@@ -23,14 +23,14 @@ _ZEROES: Final = {"s": "", "b": False, "i": 0, "q": "0", "j": {}}
 _WIRE: Final = {"deprecatedserviceaccount": "serviceaccount"}
 
 
-def difference(new: Mapping[str, Any], old: Mapping[str, Any]) -> str:
-    """The diff from `old` to `new`, both pod specs as on the wire; empty if they are equal."""
-    before, after = _lines(old), _lines(new)
+def difference(new: Mapping[str, Any], old: Mapping[str, Any], name: str = "PodSpec") -> str:
+    """The diff from `old` to `new`, both as on the wire and of the struct `name`; empty if they are equal."""
+    before, after = _lines(old, name), _lines(new, name)
     return "".join(list(difflib.unified_diff(before, after, n=CONTEXT))[2:])
 
 
-def _lines(spec: Mapping[str, Any]) -> list[str]:
-    text = json.dumps(_struct(spec, "PodSpec"), indent=1, ensure_ascii=False)
+def _lines(value: Mapping[str, Any], name: str) -> list[str]:
+    text = json.dumps(_struct(value, name), indent=1, ensure_ascii=False)
     for character, escape in (("&", "\\u0026"), ("<", "\\u003c"), (">", "\\u003e")):
         text = text.replace(character, escape)
     return [f"{line}\n" for line in text.split("\n")]

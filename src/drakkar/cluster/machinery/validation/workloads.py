@@ -190,8 +190,9 @@ def _status(*counts: str) -> Callable[[Json, Json], Found]:
         ]
         replicas = status.get("replicas") or 0
         for name in counts:
-            if name not in ("unavailableReplicas", "currentReplicas") and (status.get(name) or 0) > replicas:
-                found.append(invalid(f"status.{name}", status[name], _REPLICAS))
+            count = status.get(name) or 0
+            if name not in ("unavailableReplicas", "currentReplicas") and count > replicas:
+                found.append(invalid(f"status.{name}", count, _REPLICAS))
         ready, available = status.get("readyReplicas") or 0, status.get("availableReplicas") or 0
         if available > ready:
             found.append(invalid("status.availableReplicas", available, "cannot be greater than readyReplicas"))
