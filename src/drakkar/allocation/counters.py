@@ -80,6 +80,7 @@ class CounterLedger:
         self.left = self._packed(units)
         self._negative = sum(1 for amount in units.values() if amount < 0)
         self._in_use: dict[str, bool] = {}
+        self._wants_by_counter: dict[str, dict[str, int]] = {}
 
     def consumes(self, device: str) -> bool:
         """Whether the device takes anything from the counters, be it zero."""
@@ -123,9 +124,11 @@ class CounterLedger:
 
     def want_by_counter(self, device: str) -> dict[str, int]:
         """What a device consumes of each counter, summed over the counter sets, in billionths."""
-        found: dict[str, int] = {}
-        for (_, counter), amount in self._want(device).items():
-            found[counter] = found.get(counter, 0) + amount
+        found = self._wants_by_counter.get(device)
+        if found is None:
+            found = self._wants_by_counter[device] = {}
+            for (_, counter), amount in self._want(device).items():
+                found[counter] = found.get(counter, 0) + amount
         return found
 
     def shortages(self, device: str, left: int | None = None) -> list[Shortage]:

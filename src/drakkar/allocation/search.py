@@ -32,7 +32,7 @@ _DEVICE: Final = 0
 _ALTERNATIVE: Final = 1
 _CLAIM: Final = 2
 _STEPS_PER_CHECK: Final = 64
-_SETBACKS_BEFORE_PROOF: Final = 8
+_SETBACKS_BEFORE_PROOF: Final = 16
 _NONE: Final[Mapping[str, int]] = {}
 
 
