@@ -204,7 +204,7 @@ def _binary(dispatcher: Dispatcher, price: Price, arguments: list[Step], precise
 
     if not isinstance(price, int):
         return charged(first.fixed + second.fixed, _metered(left_body, right_body, table, apply, price), precise)
-    if second.constant:
+    if second.known:
         right, kind = second.value, type(second.value)
 
         def with_constant(frame: Frame) -> Any:

@@ -43,8 +43,10 @@ class CelError(DrakkarError):
     """
 
     kind: Kind
-    issues: tuple[Issue, ...]
+    issues: tuple[Issue, ...] = ()
     cost: int
+    expected = ""
+    next_step = ""
 
     def __init__(
         self, message: str, kind: Kind, *, issues: tuple[Issue, ...] = (), cost: int = 0, expression: str = ""
@@ -53,11 +55,10 @@ class CelError(DrakkarError):
         self.message = message
         self.kind = kind
         self.reason = _REASONS[kind]
-        self.issues = issues
         self.cost = cost
         self.subject = expression
-        self.expected = ""
-        self.next_step = ""
+        if issues:
+            self.issues = issues
 
 
 class Source:

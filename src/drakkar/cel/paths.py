@@ -78,7 +78,22 @@ class Path:
 
     def _short(self) -> Step | None:
         """A faster way for the usual paths."""
-        return self._flat() or self._computed_domain() or self._texts()
+        return self._flat() or self._domain() or self._computed_domain() or self._texts()
+
+    def _domain(self) -> Step | None:
+        """`device.attributes["domain"]`."""
+        qualifiers = self.qualifiers
+        if not self.device_slot or len(qualifiers) != 2 or any(q.optional or q.compute for q in qualifiers):
+            return None
+        field, domain = (qualifier.key for qualifier in qualifiers)
+        if field not in _FLAT or type(domain) is not str:
+            return None
+        slot = self.slot
+
+        def body(frame: Frame) -> Any:
+            return frame[slot][field].get(domain, _EMPTY)
+
+        return Step(3, body, path=self)
 
     def _computed_domain(self) -> Step | None:
         """`device.attributes[expression].id`."""

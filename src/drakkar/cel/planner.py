@@ -214,7 +214,7 @@ class Planner:
             return step
         frame: Frame = [0, 1 << 62, None]
         value = step.body(frame)
-        return Step(step.fixed + frame[0], lambda _: value)
+        return Step(step.fixed + frame[0], lambda _: value, known=True, value=value)
 
     def pattern_call(self, node: CallNode, dispatcher: Dispatcher, price: Price, arguments: list[Step]) -> Step:
         """A call with a constant pattern: as upstream compiles it, it pays nothing if an earlier argument failed."""

@@ -123,7 +123,9 @@ class Program:
                 raise self._error(device.problem, "runtime", 0)
             if self._constant is not None:
                 return self._constant
-            frame: Frame = [self._fixed, cost_limit, deadline, device, device.flat, *self._padding]
+            frame: Frame = [self._fixed, cost_limit, deadline, device, device.flat]
+            if self._padding:
+                frame += self._padding
         else:
             frame = self._frame(bindings, cost_limit, deadline)
         try:

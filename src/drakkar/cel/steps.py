@@ -36,16 +36,24 @@ class DeadlineReached(Exception):
 
 
 class Step:
-    """A planned node."""
+    """A planned node; the value of one that is `known` never changes, and a `constant` one is free as well."""
 
-    __slots__ = ("body", "constant", "fixed", "path", "value")
+    __slots__ = ("body", "constant", "fixed", "known", "path", "value")
 
     def __init__(
-        self, fixed: int, body: Body, *, constant: bool = False, value: Any = None, path: Path | None = None
+        self,
+        fixed: int,
+        body: Body,
+        *,
+        constant: bool = False,
+        known: bool = False,
+        value: Any = None,
+        path: Path | None = None,
     ) -> None:
         self.fixed = fixed
         self.body = body
         self.constant = constant
+        self.known = known or constant
         self.value = value
         self.path = path
 

@@ -196,11 +196,18 @@ def size_of(value: Any) -> int:
     return 1
 
 
-def tenth(size: int) -> int:
-    """⌈size / 10⌉ as upstream computes it, in doubles: the price of walking over a string."""
+def _tenth(size: int) -> int:
     product = size * 0.1
     whole = int(product)
     return whole if whole == product else whole + 1
+
+
+_TENTHS: Final = tuple(_tenth(size) for size in range(512))
+
+
+def tenth(size: int) -> int:
+    """⌈size / 10⌉ as upstream computes it, in doubles: the price of walking over a string."""
+    return _TENTHS[size] if size < 512 else _tenth(size)
 
 
 def key_of(value: Any) -> Any:
@@ -345,7 +352,7 @@ def is_zero(value: Any) -> bool:
     """Whether optional.ofNonZeroValue() drops the value."""
     kind = type(value)
     if kind in (Duration, Timestamp):
-        return value.nanos == (0 if kind is Duration else YEAR_ONE)
+        return bool(value.nanos == (0 if kind is Duration else YEAR_ONE))
     if kind in (bool, int, UInt, float, str, bytes, list, type(None)) or isinstance(value, dict):
         return not value
     return False
