@@ -149,7 +149,7 @@ def _projection(device: Device, reads: tuple[Read, ...]) -> tuple[Any, ...]:
             seen.append(_frozen(values.get(f"{domain}/{name}")))
             if domain == driver:
                 seen.append(_frozen(values.get(name)))
-    if not sound(device):
+    if not device.slice.simple and not sound(device):
         seen.append(content_of(device))
     return tuple(seen)
 
@@ -221,10 +221,12 @@ def _fit_of_slice(
     ordinary = record.simple and (not record.consuming or answers.features.partitionable_devices)
     if reads is None or not ordinary or not record.names:
         return _fit(record.all_devices(), ask, answers.selector, features=answers.features, deadline=deadline)
+    if not ask.query.of_class and not ask.query.of_request:
+        return Fit((1 << len(record.names)) - 1, 0, 0, {}, 0)
     key = (ask.key, columns(record.key.driver, record.raw_devices, sorted(reads)))
     found = answers.fits.get(key)
     if found is None:
-        found = _fit(record.all_devices(), ask, answers.selector, features=answers.features, deadline=deadline)
+        found = _fit_of_simple(record.all_devices(), _chain(ask, answers.selector), deadline)
         if not found.failures:  # those name their device
             if len(answers.fits) >= _MEMO_LIMIT:
                 answers.fits.clear()
@@ -232,14 +234,33 @@ def _fit_of_slice(
     return found
 
 
-def _fit(
-    devices: list[Device], ask: Ask, selector: Callable[[str], Selector], *, features: Features, deadline: Deadline
-) -> Fit:
-    chain = [
+def _chain(ask: Ask, selector: Callable[[str], Selector]) -> list[tuple[Selector, bool, int]]:
+    """The selectors in order, each with whether it is the class's and its number there."""
+    return [
         (selector(text), stage == 0, number)
         for stage, texts in enumerate(ask.query)
         for number, text in enumerate(texts)
     ]
+
+
+def _fit_of_simple(devices: list[Device], chain: list[tuple[Selector, bool, int]], deadline: Deadline) -> Fit:
+    """As `_fit`, where nothing but selectors decides."""
+    ok = failing = 0
+    failures: dict[int, Failure] = {}
+    for number, device in enumerate(devices):
+        failure = _first_failure(device, chain, deadline)
+        if failure is None:
+            ok |= 1 << number
+        elif not isinstance(failure, bool):
+            failing |= 1 << number
+            failures[number] = failure
+    return Fit(ok, failing, 0, failures, 0)
+
+
+def _fit(
+    devices: list[Device], ask: Ask, selector: Callable[[str], Selector], *, features: Features, deadline: Deadline
+) -> Fit:
+    chain = _chain(ask, selector)
     ok = blocked = failing = checked = 0
     failures: dict[int, Failure] = {}
     for number, device in enumerate(devices):
