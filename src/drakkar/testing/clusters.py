@@ -1,0 +1,173 @@
+"""An embedded cluster on a thread of the test's own process.
+
+On a thread, because then nothing outlives the test run, whatever ends it, and a node can be added or broken by a call.
+The thread owns the event loop; the test's thread only ever hands it coroutines and waits. Clients, kubectl included,
+come in through TLS like anybody's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+
+from drakkar.errors import DrakkarError
+
+if TYPE_CHECKING:
+    from drakkar.cluster.cluster import Cluster
+    from drakkar.cluster.places import Places
+    from drakkar.diagnosis.verdict import Verdict
+
+__all__ = ["EmbeddedCluster", "Fault", "GpuNode"]
+
+T = TypeVar("T")
+_NAME = "test"
+_START_LIMIT = 60.0
+
+
+class GpuNode(Protocol):
+    """What the fixture `gpu_node` is."""
+
+    def __call__(self, model: str, name: str = "") -> str: ...
+
+
+class Fault(Protocol):
+    """What the fixture `fault` is."""
+
+    def __call__(self, name: str, node: str, **arguments: Any) -> str: ...
+
+
+class EmbeddedCluster:
+    """A running cluster, as a context manager.
+
+    Args:
+        runtime: how containers run; `process` works anywhere, without root.
+
+    Attributes:
+        environment: in which kubectl and the `drakkar` commands talk to this cluster (``KUBECONFIG``, …).
+    """
+
+    def __init__(self, *, runtime: str = "process") -> None:
+        self._runtime = runtime
+        self._folder = Path(tempfile.mkdtemp(prefix="dk-"))  # short: unix sockets lie in it
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="drakkar cluster", daemon=True)
+        self._cluster: Cluster | None = None
+        self._holding: Any = None
+        self.environment = os.environ | {"DRAKKAR_RUNTIME_DIR": str(self._folder), "KUBECONFIG": str(self.kubeconfig)}
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The kubeconfig of its administrator."""
+        return self._folder / _NAME / "data" / "kubeconfig"
+
+    @property
+    def server(self) -> str:
+        """The URL of its API server."""
+        return self._running.listener.url
+
+    @property
+    def nodes(self) -> list[str]:
+        """The names of its nodes."""
+        return sorted(self._running.nodes)
+
+    def add_node(self, model: str, name: str = "") -> str:
+        """Add a machine of a model (`drakkar models` lists them); return its name when its devices are published.
+
+        Raises `DrakkarError` for an unknown model or a name that is taken.
+        """
+        from drakkar.cluster.nodes import NodeRequest
+        from drakkar.drivers.catalog import family_of
+
+        family_of(model)
+        taken = [each for each in self.nodes if each.rpartition("-")[0] == model]
+        request = NodeRequest(name or f"{model}-{len(taken)}", model)
+        self._do(self._running.add_nodes([request]))
+        return request.name
+
+    def fault(self, name: str, node: str, **arguments: Any) -> str:
+        """Break a node as `drakkar fault` does; return what was done. Raises `DrakkarError`."""
+        from drakkar.cluster import faults
+
+        return str(self._do(faults.inject(self._running, name, {"node": node, **arguments}))["done"])
+
+    def explain(self, target: str) -> Verdict:
+        """Why a target (``pod/NAME``, ``claim/NAME``, …) has its devices, or why it does not."""
+        from drakkar.diagnosis.explain import explain
+        from drakkar.evidence.take import take
+
+        return explain(self._do(take(self._running.client)), target)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self._do(self._start(), limit=_START_LIMIT)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    @property
+    def _running(self) -> Cluster:
+        if self._cluster is None:
+            raise DrakkarError("the cluster does not run", reason="NotRunning", next_step="use it in a with statement")
+        return self._cluster
+
+    def _do(self, work: Coroutine[Any, Any, T], *, limit: float | None = None) -> T:
+        """Run a coroutine on the cluster's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(limit)
+
+    async def _start(self) -> None:
+        from drakkar.cluster.cluster import Cluster
+        from drakkar.cluster.places import occupied
+
+        where = _places(self._folder)
+        self._holding = occupied(where)
+        self._holding.__enter__()
+        cluster = Cluster(where, runtime=self._runtime)
+        await cluster.start()
+        self._cluster = cluster
+
+    def _end(self) -> None:
+        from drakkar.cluster.places import remove_tree
+
+        try:
+            if self._cluster is not None:
+                self._do(self._cluster.stop(), limit=_START_LIMIT)
+                self._cluster = None
+        finally:
+            if self._holding is not None:
+                self._holding.__exit__(None, None, None)
+            self._do(_cancel_all())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(_START_LIMIT)
+            self._loop.close()
+            remove_tree(self._folder)
+
+
+def _places(folder: Path) -> Places:
+    """What `places` gives in an environment of its own."""
+    from drakkar.cluster.places import Places
+
+    runtime = folder / _NAME
+    return Places(_NAME, runtime, runtime / "data", False, runtime)
+
+
+async def _cancel_all() -> None:
+    """Nothing of the cluster may be left on the loop when it closes."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()
+    await asyncio.get_running_loop().shutdown_default_executor()
