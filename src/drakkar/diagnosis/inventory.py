@@ -251,8 +251,9 @@ def _stale(situation: Situation, node: Object, slices: list[Object]) -> Iterator
 def _incomplete_pools(situation: Situation) -> Iterator[Finding]:
     pools: dict[tuple[str, str], list[Object]] = {}
     for piece in situation.snapshot.all("ResourceSlice"):
-        spec = piece["spec"]
-        pools.setdefault((spec.get("driver", ""), (spec.get("pool") or {}).get("name", "")), []).append(piece)
+        spec = piece.get("spec") or {}
+        if spec.get("pool"):
+            pools.setdefault((spec.get("driver", ""), spec["pool"].get("name", "")), []).append(piece)
     for (driver, pool), pieces in pools.items():
         newest = max((piece["spec"]["pool"].get("generation") or 0) for piece in pieces)
         current = [piece for piece in pieces if (piece["spec"]["pool"].get("generation") or 0) == newest]

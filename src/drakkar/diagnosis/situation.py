@@ -215,7 +215,11 @@ class Situation:
     @cached_property
     def plugin_sets(self) -> list[Object]:
         """DaemonSets that run a DRA driver's node plugin."""
-        return [daemon for daemon in self.snapshot.all("DaemonSet") if _is_plugin(daemon["spec"].get("template") or {})]
+        return [
+            daemon
+            for daemon in self.snapshot.all("DaemonSet")
+            if _is_plugin((daemon.get("spec") or {}).get("template") or {})
+        ]
 
     def plugin_pods(self, node: str = "") -> list[Object]:
         """Node plugin pods of DRA drivers, on one node or on all."""

@@ -13,13 +13,14 @@ from typing import Any, Final
 
 from drakkar.errors import DrakkarError
 from drakkar.evidence.captures import NodeCapture
-from drakkar.evidence.snapshot import LogKey, Manifest, Snapshot, parse_time
+from drakkar.evidence.snapshot import LogKey, Manifest, Snapshot, name_of, parse_time
 
 __all__ = ["BundleError", "load", "load_files"]
 
 MAX_FILE_BYTES: Final = 64 << 20
 MAX_TOTAL_BYTES: Final = 512 << 20
 MAX_FILES: Final = 20_000
+_WITH_SPEC: Final = frozenset({"Pod", "ResourceSlice", "ResourceClaim", "DaemonSet"})
 
 
 class BundleError(DrakkarError):
@@ -60,7 +61,10 @@ def load_files(files: Mapping[str, bytes], *, name: str = "bundle") -> Snapshot:
         text = data.decode("utf-8", "replace")
         if path == "objects.yaml":
             for _, obj in _documents(text, path, unread):
-                (events if obj.get("kind") == "Event" else objects).append(obj)
+                if obj["kind"] in _WITH_SPEC and not isinstance(obj.get("spec"), dict):
+                    unread.append(f"{path}: {obj['kind']} {name_of(obj)} without a spec")
+                else:
+                    (events if obj["kind"] == "Event" else objects).append(obj)
         elif parts[0] == "nodes" and len(parts) >= 3:
             nodes.setdefault(parts[1], {})["/".join(parts[2:])] = text
         elif parts[0] == "pods" and len(parts) == 4 and parts[3].endswith(".log"):
