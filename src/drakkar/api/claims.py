@@ -189,8 +189,8 @@ def _check_derived(items: Sequence[Json], path: str, attributes: Attributes, req
         found: Found = []
         if name and not any(name in attributes.get(key, ()) for key in about):
             detail = (
-                "must be referenced by at least one matchAttribute or distinctAttribute constraint targeting this"
-                " request"
+                "must be referenced by at least one matchAttribute or distinctAttribute constraint targeting this "
+                "request"
             )
             found.append(invalid(f"{place}.name", name, detail))
         expression = item.get("expression")

@@ -76,8 +76,8 @@ def check_update(meta: Meta, old: Meta, path: str = "metadata") -> Found:
             found.append(
                 forbidden(
                     f"{path}.finalizers",
-                    "no new finalizers can be added if the object is being deleted, found new finalizers"
-                    f" []string{{{listed}}}",
+                    "no new finalizers can be added if the object is being deleted, found new finalizers "
+                    f"[]string{{{listed}}}",
                 )
             )
     if not meta.get("resourceVersion"):
@@ -148,9 +148,8 @@ def check_conditions(conditions: Sequence[Mapping[str, Any]], path: str) -> Foun
 _STATUSES: Final = ("False", "True", "Unknown")
 _REASON_PATTERN: Final = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
 _REASON_WORDS: Final = (
-    "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric"
-    " characters"
-    " or '_,:', and must end with an alphanumeric character or '_'"
+    "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric "
+    "characters or '_,:', and must end with an alphanumeric character or '_'"
 )
 
 

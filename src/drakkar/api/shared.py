@@ -166,8 +166,8 @@ def check_uuid(value: str, path: str) -> Found:
         invalid(
             path,
             value,
-            "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal"
-            " characters",
+            "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase "
+            "hexadecimal characters",
             origin="format=k8s-uuid",
             covered=True,
         )

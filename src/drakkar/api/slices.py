@@ -33,9 +33,8 @@ _KEY_LENGTH: Final = 63 + 1 + 32
 _LISTS: Final = ("bools", "ints", "strings", "versions")
 _NODES: Final = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
 _DEVICE_NODES: Final = (
-    "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to"
-    " true in"
-    " the ResourceSlice spec"
+    "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to "
+    "true in the ResourceSlice spec"
 )
 _NUMBER: Final = r"(0|[1-9]\d*)"
 _PRERELEASE: Final = r"(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
@@ -268,9 +267,8 @@ def _check_device_nodes(device: Json, path: str, *, per_device: bool) -> Found:
         if node_name is None and selector is None and everywhere is None:
             return []
         detail = (
-            "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true"
-            " in the"
-            " ResourceSlice spec"
+            "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in "
+            "the ResourceSlice spec"
         )
         return [invalid(path, None, detail)]
     found: Found = []

@@ -89,3 +89,8 @@ def test_ports_merge_by_container_port() -> None:
 def test_malformed_patches_are_refused(change: Any, words: str) -> None:
     with pytest.raises(PatchError, match=words):
         spec({"containers": [A]}, change)
+
+
+def test_keys_that_are_no_scalars_do_not_break() -> None:
+    change = {"containers": [{"name": ["a"], "image": "x"}]}
+    assert spec({"containers": [A]}, change)["containers"] == [{"name": ["a"], "image": "x"}, A]

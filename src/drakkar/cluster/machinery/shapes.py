@@ -268,9 +268,8 @@ def _mismatch(item: Any, kind: Type, path: Path, struct: Struct, described: str 
     names = [key for key in _elements(path) if type(key) is str]
     converter = _converter_text(item, kind)
     return ShapeError(
-        f"json: cannot unmarshal {described or _kind_of(item)} into Go struct field"
-        f" {struct.short_name}.{'.'.join(names)}"
-        f" of type {kind.go_name}",
+        f"json: cannot unmarshal {described or _kind_of(item)} into Go struct field "
+        f"{struct.short_name}.{'.'.join(names)} of type {kind.go_name}",
         converter,
     )
 

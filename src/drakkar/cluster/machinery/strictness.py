@@ -72,8 +72,8 @@ def decode(
         value, duplicates = _parsed(body, media, kind)
     else:
         raise DecodeError(
-            "the body of the request was in an unknown format - accepted media types include: "
-            f"{JSON}, {YAML}, {PROTOBUF}",
+            f"the body of the request was in an unknown format - accepted media types include: {JSON}, {YAML}, "
+            f"{PROTOBUF}",
             415,
             "UnsupportedMediaType",
         )
@@ -167,8 +167,8 @@ def _wrong_type_meta(value: dict[str, Any], kind: str, body: bytes) -> str:
     item = value[name]
     described = {dict: "object", list: "array", bool: "bool"}.get(type(item), "number")
     problem = (
-        f"couldn't get version/kind; json parse error: json: cannot unmarshal {described} into Go struct field .{name}"
-        " of type string"
+        f"couldn't get version/kind; json parse error: json: cannot unmarshal {described} into Go struct field .{name} "
+        "of type string"
     )
     return f"the object provided is unrecognized (must be of type {kind}): {problem} ({_summary(body)})"
 

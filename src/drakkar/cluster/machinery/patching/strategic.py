@@ -214,11 +214,11 @@ def _merge_items(before: list[Any], patch: list[Any], key: str, schema: Schema) 
 
 
 def _identity(item: Any, key: str) -> Any:
-    if not key:
-        return item
-    if key not in item:
+    """What tells items apart: the value of the key (as text if it is no scalar, as Go prints it)."""
+    if key and key not in item:
         raise _no_key(item, key)
-    return item[key]
+    value = item[key] if key else item
+    return go_text(value) if isinstance(value, dict | list) else value
 
 
 def _ordered(merged: list[Any], order: list[Any], before: list[Any], key: str) -> list[Any]:
