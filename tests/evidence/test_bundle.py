@@ -131,6 +131,6 @@ def test_what_is_no_bundle_is_one_sentence(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rest", ["", "spec: 5", "spec: null"])
 def test_an_object_without_its_spec_becomes_a_note(rest: str) -> None:
-    snapshot = load_files({"objects.yaml": f"kind: Pod\nmetadata: {{name: p}}\n{rest}\n".encode()})
+    snapshot = load_files({"objects.yaml": f"kind: ResourceSlice\nmetadata: {{name: p}}\n{rest}\n".encode()})
     assert snapshot.objects == ()
-    assert snapshot.unread == ("objects.yaml: Pod p without a spec",)
+    assert snapshot.unread == ("objects.yaml: ResourceSlice p without a spec",)

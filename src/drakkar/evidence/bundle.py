@@ -20,7 +20,7 @@ __all__ = ["BundleError", "load", "load_files"]
 MAX_FILE_BYTES: Final = 64 << 20
 MAX_TOTAL_BYTES: Final = 512 << 20
 MAX_FILES: Final = 20_000
-_WITH_SPEC: Final = frozenset({"Pod", "ResourceSlice", "ResourceClaim", "DaemonSet"})
+_WITH_SPEC: Final = frozenset({"ResourceSlice", "ResourceClaim", "DaemonSet"})
 
 
 class BundleError(DrakkarError):
