@@ -43,6 +43,14 @@ def test_duplicates() -> None:
     )
 
 
+def test_complaints_come_in_the_order_of_the_document() -> None:
+    body = '{"x":1,"metadata":{"name":"p","name":"q"},"spec":{"y":{"a":1,"a":2},"hostname":"a","hostname":"b","z":1}}'
+    assert refusal(body).endswith(
+        'strict decoding error: unknown field "x", duplicate field "metadata.name", unknown field "spec.y", '
+        'duplicate field "spec.hostname", unknown field "spec.z"'
+    )
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [

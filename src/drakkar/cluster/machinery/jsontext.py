@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any, Final
 
-__all__ = ["JsonError", "parse"]
+__all__ = ["JsonError", "in_document_order", "parse"]
 
 MAX_DEPTH: Final = 900
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]", re.ASCII)
@@ -55,6 +55,35 @@ def parse(body: bytes, *, find_duplicates: bool = True) -> tuple[Any, list[str]]
     duplicates: list[str] = []
     _find(_pairs(text), "", duplicates)
     return value, duplicates
+
+
+def in_document_order(body: bytes, duplicates: list[str], unknown: list[str]) -> list[str]:
+    """Both kinds of complaints as a decoder meets them; what is below an unknown field it never sees."""
+    text = body.decode("utf-8", "replace")
+    skipped = tuple(complaint.removeprefix("unknown field ").strip('"') for complaint in unknown)
+    seen: list[str] = []
+    _complaints(_pairs(text), "", seen)
+    places = {complaint: place for place, complaint in reversed(list(enumerate(seen)))}
+    met = [
+        complaint
+        for complaint in duplicates
+        if not complaint.removeprefix("duplicate field ").strip('"').startswith(tuple(f"{path}." for path in skipped))
+    ]
+    return sorted([*met, *unknown], key=lambda complaint: places.get(complaint, len(places)))
+
+
+def _complaints(value: Any, path: str, found: list[str]) -> None:
+    """What could be said about each field, in the order of the document."""
+    if isinstance(value, _Object):
+        seen: set[str] = set()
+        for key, item in value:
+            inner = f"{path}.{key}" if path else key
+            found.append(f'{"duplicate" if key in seen else "unknown"} field "{inner}"')
+            seen.add(key)
+            _complaints(item, inner, found)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _complaints(item, f"{path}[{index}]", found)
 
 
 class _Object(list):  # type: ignore[type-arg]

@@ -82,7 +82,9 @@ def decode(
     if not isinstance(value, dict):
         raise DecodeError(_not_an_object(value, kind, body))
     check_type_meta(value, group_version, kind, body)
-    return shape_checked(value, group_version, kind, struct, field_validation, duplicates, yaml=media == YAML)
+    return shape_checked(
+        value, group_version, kind, struct, field_validation, duplicates, yaml=media == YAML, body=body
+    )
 
 
 def check_type_meta(value: dict[str, Any], group_version: str, kind: str, body: bytes = b"") -> None:
@@ -103,10 +105,11 @@ def shape_checked(
     duplicates: list[str] | None = None,
     *,
     yaml: bool = False,
+    body: bytes = b"",
 ) -> Decoded:
     """A parsed body in the shape of `struct`, with unknown fields refused, warned about or ignored.
 
-    Raises `DecodeError`.
+    `body` is the text of JSON, in whose order complaints are listed. Raises `DecodeError`.
     """
     findings = Findings()
     try:
@@ -116,12 +119,15 @@ def shape_checked(
     typed["kind"], typed["apiVersion"] = kind, group_version
     if field_validation == "Ignore":
         return Decoded(typed, [])
+    unknown = findings.messages
+    if duplicates and unknown and body and not yaml:
+        duplicates, unknown = jsontext.in_document_order(body, duplicates, unknown), []
     if field_validation == "Strict":
-        messages = strict_messages(duplicates or [], findings.messages, yaml=yaml)
+        messages = strict_messages(duplicates or [], unknown, yaml=yaml)
         if messages:
             raise DecodeError(_cannot_be_handled(group_version, kind, f"strict decoding error: {', '.join(messages)}"))
         return Decoded(typed, [])
-    return Decoded(typed, ((duplicates or []) + findings.messages)[:MAX_FINDINGS])
+    return Decoded(typed, ((duplicates or []) + unknown)[:MAX_FINDINGS])
 
 
 def strict_messages(duplicates: list[str], unknown: list[str], *, yaml: bool = False) -> list[str]:
