@@ -6,22 +6,14 @@ Each scenario gets a control plane of its own, over HTTPS; they mostly wait, so 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
-import yaml
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import replay
-from servers import ControlPlanes
 
 from drakkar.cluster.controllers import pod_collection
+from tests.conformance.running import HERE, compare, run_files
+from tests.conformance.servers import ControlPlanes
 
-HERE = Path(__file__).parent
 FILES = sorted((HERE / "scenarios").glob("*.yaml"))
 ONLY = os.environ.get("DRAKKAR_CONFORMANCE", "")
 
@@ -33,21 +25,6 @@ def planes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlanes]:
     made.close()
 
 
-def _replay(planes: ControlPlanes, path: Path) -> list[str]:
-    """One text for each step that failed."""
-    scenario = yaml.load(path.read_text(), Loader=replay.Loader)
-    scenario["cleanup"] = []  # the control plane goes with it
-    failures: list[str] = []
-
-    def report(name: str, step: str, problems: list[str]) -> None:
-        if problems:
-            failures.append(f"{name} / {step}\n    " + "\n    ".join(problems[:6]))
-
-    with planes.one(set(scenario["needs"])) as arguments:
-        passed, failed = replay.replay_conversation(replay.Client(arguments), scenario, report)
-    return failures if failed or not passed else []
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_scenarios_happen_as_in_kubernetes(planes: ControlPlanes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,6 +33,6 @@ def test_scenarios_happen_as_in_kubernetes(planes: ControlPlanes, monkeypatch: p
     monkeypatch.setattr(pod_collection, "QUARANTINE", 3.0)
     files = [path for path in FILES if not ONLY or ONLY in path.stem]
     assert files
-    with ThreadPoolExecutor(16) as pool:
-        failures = [text for found in pool.map(lambda path: _replay(planes, path), files) for text in found]
-    assert not failures, "\n".join(failures)
+    outcome = run_files(planes, files)
+    assert outcome.passed
+    compare(outcome, set())
