@@ -15,7 +15,7 @@ import yaml
 
 from drakkar.cluster.machinery import patching
 from drakkar.cluster.machinery.kinds import DecodeError, kind_of
-from tests.conformance.replay import Bindings, Loader, unify
+from tests.conformance.replay.values import Bindings, Loader, unify
 
 HTTP = Path(__file__).parents[1] / "conformance" / "http"
 NOW = "2026-01-01T00:00:00Z"
