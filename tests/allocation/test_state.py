@@ -124,3 +124,14 @@ def test_node_labels_that_change_change_the_view() -> None:
     moved = {"metadata": {"name": "node-1", "labels": {"zone": "b"}}}
     assert not allocate(state, [claim(request())], moved)
     assert allocate(state, [claim(request())], NODE)
+
+
+def test_claims_that_are_all_different_do_not_fill_the_memory() -> None:
+    state = cluster(slice_of([device(f"d{i}", attributes={"n": i}) for i in range(4)]))
+    for number in range(700):
+        selector = f"device.attributes['dra.example.com'].n == {number}"
+        allocate(state, [claim(request(selectors=(selector,)))], NODE)
+    view = next(iter(state._worlds.values())).view(NODE)
+    assert len(view.plans) <= 64
+    assert len(view.bits) <= 256
+    assert all(len(body.bits) <= 256 for body, _ in view.parts)

@@ -19,7 +19,9 @@ from drakkar.allocation.reads import Read
 from drakkar.allocation.requests import MATCH, Ask, ClaimShape, Constraint, limit_problem
 from drakkar.allocation.selection import Answers, Deadline, Failure, Fit, fit_of_view, reads_of_ask
 
+# Claims that each have their own specification must not fill the memory of every node's view.
 _PLAN_LIMIT: Final = 1024
+_PLANS_PER_VIEW: Final = 64
 _SOME: Final[frozenset[Value]] = frozenset()
 
 
@@ -187,7 +189,7 @@ def plan_for(
             if len(shared) >= _PLAN_LIMIT:
                 shared.clear()
             shared[common] = plan
-    if len(view.plans) >= _PLAN_LIMIT:
+    if len(view.plans) >= _PLANS_PER_VIEW:
         view.plans.clear()
     view.plans[key] = plan
     return plan

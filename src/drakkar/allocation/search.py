@@ -21,7 +21,7 @@ from drakkar.allocation.plans import AskPlan, Chosen, ClaimPlan, Plan
 from drakkar.allocation.pools import NodeView
 from drakkar.allocation.proofs import impossible
 from drakkar.allocation.requests import MAX_RESULTS
-from drakkar.allocation.selection import Failure, amounts_of
+from drakkar.allocation.selection import Failure, amounts_of, remember
 
 if TYPE_CHECKING:
     from drakkar.allocation.state import World
@@ -232,7 +232,10 @@ class Search:
 
     def _fitting(self, device: int, plan: AskPlan) -> Amounts | None:
         """What the request takes of the device, if that much is left."""
-        known = self.view.amounts.setdefault(plan.ask.key, {})
+        known = self.view.amounts.get(plan.ask.key)
+        if known is None:
+            known = {}
+            remember(self.view.amounts, plan.ask.key, known)
         amounts: Amounts | None = known.get(device)
         if amounts is None:
             found = amounts_of(self.view.devices[device], plan.ask, self.features, always=True)

@@ -31,6 +31,7 @@ _HINT: Final = (
     "or guarding the check with has() for optional fields"
 )
 _MEMO_LIMIT: Final = 100_000
+_BITS_LIMIT: Final = 256
 
 _encode = msgspec.json.encode
 
@@ -211,8 +212,15 @@ def fit_of_body(body: PoolBody, ask: Ask, answers: Answers, deadline: Deadline) 
                 failures[number + offset] = failure
             offset += len(record.names)
         found = Fit(ok, failing, blocked, failures, checked)
-    body.bits[ask.key] = found
+    remember(body.bits, ask.key, found)
     return found
+
+
+def remember(known: dict[Any, Any], key: Any, value: Any) -> None:
+    """Keep a value that can be worked out again, but not without end."""
+    if len(known) >= _BITS_LIMIT:
+        known.clear()
+    known[key] = value
 
 
 def _fit_of_slice(
@@ -338,7 +346,8 @@ def fit_of_view(view: NodeView, ask: Ask, answers: Answers, deadline: Deadline) 
         checked |= fit.checked << offset
         for number, failure in fit.failures.items():
             failures[number + offset] = failure
-    found = view.bits[ask.key] = Fit(ok, failing, blocked, failures, checked)
+    found = Fit(ok, failing, blocked, failures, checked)
+    remember(view.bits, ask.key, found)
     return found
 
 
