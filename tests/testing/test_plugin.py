@@ -43,11 +43,14 @@ def _run(pytester: pytest.Pytester, text: str, *words: str) -> pytest.RunResult:
 
 
 @pytest.mark.slow
-def test_a_users_test_runs_a_pod_on_a_gpu_and_breaks_it(kubectl_path: str, pytester: pytest.Pytester) -> None:
+def test_users_tests_run_a_pod_on_a_gpu_break_it_and_get_sentences_for_mistakes(
+    kubectl_path: str, pytester: pytest.Pytester
+) -> None:
     result = _run(
         pytester,
         f'''
-        import re
+        import pytest
+        from drakkar.errors import DrakkarError
 
         POD = """{textwrap.indent(_POD, " " * 8).strip()}"""
 
@@ -60,25 +63,9 @@ def test_a_users_test_runs_a_pod_on_a_gpu_and_breaks_it(kubectl_path: str, pytes
             assert fault("gpu-lost", node, gpu=0) == "GPU 0 of t4-0 fell off the bus"
             kubectl.until("get", "resourceslices", "-o", "yaml", matches="gpu-lost")
 
-        def test_nothing_is_left_of_it(cluster, kubectl):
+        def test_nothing_is_left_of_it_and_mistakes_are_sentences(cluster, kubectl, gpu_node, fault):
             assert cluster.nodes == []
             assert kubectl("get", "pods,nodes,resourceclaims,resourceslices", "-A", "-o", "name").stdout == ""
-        ''',
-        "--drakkar-kubectl",
-        kubectl_path,
-    )
-    result.assert_outcomes(passed=2)
-
-
-@pytest.mark.slow
-def test_a_wrong_model_fault_or_node_fails_with_a_sentence(pytester: pytest.Pytester) -> None:
-    result = _run(
-        pytester,
-        """
-        import pytest
-        from drakkar.errors import DrakkarError
-
-        def test_wrong_words(cluster, gpu_node, fault):
             with pytest.raises(DrakkarError, match="did you mean 't4'"):
                 gpu_node("t44")
             with pytest.raises(DrakkarError, match="there is no node 'nope'"):
@@ -88,9 +75,11 @@ def test_a_wrong_model_fault_or_node_fails_with_a_sentence(pytester: pytest.Pyte
                 gpu_node("t4", node)
             with pytest.raises(DrakkarError, match="unknown fault 'gpu-melted'"):
                 fault("gpu-melted", node)
-        """,
+        ''',
+        "--drakkar-kubectl",
+        kubectl_path,
     )
-    result.assert_outcomes(passed=1)
+    result.assert_outcomes(passed=2)
 
 
 def test_a_missing_kubectl_is_named_before_anything_runs(pytester: pytest.Pytester) -> None:

@@ -49,15 +49,17 @@ def fault(cluster: EmbeddedCluster) -> Fault:
 
 
 @pytest.fixture
-def kubectl(cluster: EmbeddedCluster, pytestconfig: pytest.Config) -> Kubectl:
+def kubectl(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Kubectl:
     """A real kubectl that talks to the cluster: ``kubectl("get", "pods").stdout``, ``kubectl.until(...)``."""
     from drakkar.errors import DrakkarError
     from drakkar.testing.kubectl import Kubectl, find
 
     try:
-        return Kubectl(find(_setting(pytestconfig, "kubectl")), cluster.environment)
+        path = find(_setting(pytestconfig, "kubectl"))
     except DrakkarError as error:
         pytest.fail(f"{error.message}; {error.next_step}", pytrace=False)
+    running: EmbeddedCluster = request.getfixturevalue("cluster")  # only now: it would start for nothing
+    return Kubectl(path, running.environment)
 
 
 def _setting(config: pytest.Config, name: str) -> str:

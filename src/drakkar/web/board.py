@@ -48,7 +48,7 @@ class Board:
 
     def server(self) -> Loopback:
         """The server of this board: the page at ``/``, its events at ``/events``."""
-        return Loopback({"/": (_HTML, self.document)}, {"/events": self.events})
+        return Loopback({"/": (_HTML, self.document)}, {"/events": self.events}, page.inline())
 
     async def document(self) -> str:
         """The whole page, with what is known now."""

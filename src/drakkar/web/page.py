@@ -14,7 +14,7 @@ from typing import Final
 
 from drakkar.web.view import MARKS, BoardView, DeviceCell, NodeCard
 
-__all__ = ["board", "page", "problem"]
+__all__ = ["board", "inline", "page", "problem"]
 
 _SIDE: Final = 26
 _GAP: Final = 6
@@ -33,6 +33,11 @@ def page(fragment: str, *, title: str) -> str:
         '<p id="problem" class="problem" role="alert" hidden></p>'
         f'<main id="board">{fragment}</main><script>{_data("board.js")}</script></body></html>'
     )
+
+
+def inline() -> dict[str, str]:
+    """The contents of the page's only style and script elements."""
+    return {"style": _data("board.css"), "script": _data("board.js")}
 
 
 def problem(message: str) -> str:

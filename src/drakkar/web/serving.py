@@ -8,7 +8,9 @@ content security policy admits nothing but what it brings along.
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import hashlib
 import ipaddress
 import signal
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -24,9 +26,8 @@ __all__ = ["Loopback", "address", "until_interrupted"]
 Page = tuple[str, Callable[[], Awaitable[str]]]
 Feed = Callable[[], AsyncGenerator[str, None]]
 
+_POLICY = "default-src 'none'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
@@ -51,22 +52,36 @@ def address(text: str) -> tuple[str, int]:
 
 
 class Loopback:
-    """Serves pages, each a content type and what makes its text, and feeds of server-sent events."""
+    """Serves pages, each a content type and what makes its text, and feeds of server-sent events.
 
-    def __init__(self, pages: Mapping[str, Page], feeds: Mapping[str, Feed] | None = None) -> None:
+    `inline` are the contents of the only ``script`` and ``style`` elements that a browser may obey, by element name.
+    """
+
+    def __init__(
+        self,
+        pages: Mapping[str, Page],
+        feeds: Mapping[str, Feed] | None = None,
+        inline: Mapping[str, str] | None = None,
+    ) -> None:
         self._pages, self._feeds = pages, feeds or {}
+        sources = (f"; {element}-src '{_digest(text)}'" for element, text in (inline or {}).items())
+        self._headers = {**_HEADERS, "Content-Security-Policy": _POLICY + "".join(sources)}
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> str:
         """Listen; the value is the URL, with the port that was free if 0 was asked for. Raises `DrakkarError`."""
         from aiohttp import web
 
-        app = web.Application(middlewares=[web.middleware(_guard)])
+        @web.middleware
+        async def guard(request: web.Request, handler: Any) -> web.StreamResponse:
+            return await self._guarded(request, handler)
+
+        app = web.Application(middlewares=[guard])
         for path, page in self._pages.items():
             app.router.add_get(path, self._page(page))
         for path, feed in self._feeds.items():
             app.router.add_get(path, self._feed(feed))
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, host, port).start()
@@ -86,6 +101,18 @@ class Loopback:
             await self._runner.cleanup()
             self._runner = None
 
+    async def _guarded(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        """Refuse names that are not loopback's; put the headers on every answer."""
+        from aiohttp import web
+
+        name = request.host if request.host.endswith("]") else request.host.rsplit(":", 1)[0]
+        if not _is_loopback(name.strip("[]")):
+            return web.Response(status=421, text="this server answers to loopback names only\n")
+        response: web.StreamResponse = await handler(request)
+        if not response.prepared:
+            response.headers.update(self._headers)
+        return response
+
     def _page(self, page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         content_type, text = page
 
@@ -104,7 +131,7 @@ class Loopback:
         async def answer(request: web.Request) -> web.StreamResponse:
             from aiohttp import web
 
-            response = web.StreamResponse(headers={**_HEADERS, "Content-Type": "text/event-stream"})
+            response = web.StreamResponse(headers={**self._headers, "Content-Type": "text/event-stream"})
             await response.prepare(request)
             with contextlib.suppress(ConnectionError, asyncio.CancelledError):
                 async with contextlib.aclosing(feed()) as messages:
@@ -130,18 +157,6 @@ async def until_interrupted() -> None:
     await stop.wait()
 
 
-async def _guard(request: web.Request, handler: Any) -> Any:
-    from aiohttp import web
-
-    name = request.host.rsplit(":", 1)[0] if not request.host.endswith("]") else request.host
-    if not _is_loopback(name.strip("[]")):
-        return web.Response(status=421, text="this server answers to loopback names only\n")
-    response = await handler(request)
-    if not response.prepared:
-        response.headers.update(_HEADERS | {"Content-Type": response.headers.get("Content-Type", "text/plain")})
-    return response
-
-
 def _is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
@@ -149,3 +164,8 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _digest(text: str) -> str:
+    """A source of a content security policy (CSP level 3): the SHA-256 of an inline element's content."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
