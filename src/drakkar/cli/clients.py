@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from drakkar.kube import kubeconfig as kubeconfigs
 from drakkar.kube.client import Client
 from drakkar.kube.https import HttpsTransport
 from drakkar.kube.kubeconfig import Connection
+
+if TYPE_CHECKING:
+    from drakkar.evidence.captures import NodeCapture
 
 
 def connect(kubeconfig: Path | None, context: str) -> tuple[Client, Connection]:
@@ -20,6 +24,28 @@ def connect(kubeconfig: Path | None, context: str) -> tuple[Client, Connection]:
         kubeconfig = _embedded()
     connection = kubeconfigs.load(kubeconfig, context=context)
     return Client(HttpsTransport(connection), user_agent="drakkar"), connection
+
+
+def node_captures(connection: Connection) -> dict[str, NodeCapture]:
+    """What the nodes' own files show, if the cluster is an embedded one of this user; nothing otherwise."""
+    from drakkar.cluster import places
+    from drakkar.evidence.nodes import read_node
+
+    for name in places.names():
+        record = places.running(name)
+        if record is not None and record.server == connection.server:
+            where = places.places(name, Path(record.data) if record.durable else None)
+            containers = where.data / "runtime" / "containers"
+            return {
+                node: read_node(
+                    node,
+                    kubelet_root=where.node_root(node),
+                    cdi_directories=[where.node_cdi(node)],
+                    bundles=containers,
+                )
+                for node in record.nodes
+            }
+    return {}
 
 
 def _embedded() -> Path | None:

@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 
 @click.command("explain")
 @click.argument("target")
+@click.option("--on", "bundle", type=click.Path(path_type=Path), help="A captured bundle instead of a cluster.")
 @connection
 @output
-def command(target: str, kubeconfig: Path | None, context: str, namespace: str, output: str) -> None:
+def command(
+    target: str, bundle: Path | None, kubeconfig: Path | None, context: str, namespace: str, output: str
+) -> None:
     """Say how TARGET got its devices, or why it did not.
 
     TARGET is pod/NAME, claim/NAME, deployment/NAME or job/NAME. Exits with 1 when something is wrong.
@@ -26,11 +29,14 @@ def command(target: str, kubeconfig: Path | None, context: str, namespace: str, 
     from drakkar.diagnosis.explain import explain
     from drakkar.diagnosis.render import text
 
-    snapshot, here = asyncio.run(_take(kubeconfig, context))
-    kind, slash, name = target.partition("/")
-    if slash and "/" not in name:
-        target = f"{kind}/{namespace or here}/{name}"
-    verdict = explain(snapshot, target)
+    if bundle is not None:
+        from drakkar.evidence.bundle import load
+
+        snapshot = load(bundle)
+    else:
+        snapshot, here = asyncio.run(_take(kubeconfig, context, namespace))
+        namespace = namespace or here
+    verdict = explain(snapshot, target, namespace=namespace or "default")
     if output == "text":
         click.echo(text(verdict))
     else:
@@ -38,13 +44,14 @@ def command(target: str, kubeconfig: Path | None, context: str, namespace: str, 
     raise click.exceptions.Exit(0 if verdict.healthy else 1)
 
 
-async def _take(kubeconfig: Path | None, context: str) -> tuple[Snapshot, str]:
-    """The objects as they are now, and the namespace of the context."""
-    from drakkar.cli.clients import connect
+async def _take(kubeconfig: Path | None, context: str, namespace: str) -> tuple[Snapshot, str]:
+    """The objects as they are now and what nodes simulated here show; the namespace of the context."""
+    from drakkar.cli.clients import connect, node_captures
     from drakkar.evidence.take import take
 
     client, connection = connect(kubeconfig, context)
     try:
-        return await take(client), connection.namespace
+        snapshot = await take(client, captures=node_captures(connection), namespace=namespace or connection.namespace)
     finally:
         await client.close()
+    return snapshot, connection.namespace
