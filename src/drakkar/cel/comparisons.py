@@ -94,7 +94,12 @@ def _with_constant(left: Step, wanted: Any, negated: bool) -> Step:
         frame[0] += _price_equal(value, wanted, negated) - usual
         return _compared(value, wanted, negated)
 
-    return Step(left.fixed + usual, body)
+    step = Step(left.fixed + usual, body)
+    path = left.path
+    key = path.flat_key() if path is not None and kind is str and not negated else None
+    if path is not None and key is not None and not path.qualifiers[-1].optional:
+        step.match = (path.device_slot, key, wanted)
+    return step
 
 
 def relation(function: str, overload: str, left: Step, right: Step, precise: bool) -> Step:

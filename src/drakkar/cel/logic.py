@@ -13,8 +13,37 @@ def chain(operands: list[Step], *, decisive: bool) -> Step:
     first_fixed = operands[0].fixed
     later = [(operand.fixed, operand.body) for operand in operands[1:]]
     parts = [(0, operands[0].body), *later]
-    body = _and(parts) if not decisive else _or(parts)
-    return Step(first_fixed, body)
+    matches = [operand.match for operand in operands]
+    slots = {match[0] for match in matches if match is not None}
+    if not decisive and len(slots) == 1:
+        return Step(first_fixed, _and_matching(slots.pop(), parts, matches))
+    return Step(first_fixed, _or(parts) if decisive else _and(parts))
+
+
+def _and_matching(slot: int, parts: list[tuple[int, Any]], matches: list[tuple[int, str, str] | None]) -> Any:
+    """&& with operands that compare attributes of a device with texts: while they are equal, nothing is called."""
+    steps = [
+        (fixed, compute, "" if match is None else match[1], "" if match is None else match[2])
+        for (fixed, compute), match in zip(parts, matches, strict=True)
+    ]
+
+    def body(frame: Frame) -> Any:
+        pending: Failure | None = None
+        look_up = frame[slot].get
+        for fixed, compute, key, wanted in steps:
+            frame[0] += fixed
+            if key and look_up(key) == wanted:
+                continue
+            value = compute(frame)
+            if value is True:
+                continue
+            if value is False:
+                return False
+            if pending is None:
+                pending = value if type(value) is Failure else NO_SUCH_OVERLOAD
+        return True if pending is None else pending
+
+    return body
 
 
 def _and(parts: list[tuple[int, Any]]) -> Any:

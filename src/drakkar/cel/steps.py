@@ -38,7 +38,7 @@ class DeadlineReached(Exception):
 class Step:
     """A planned node; the value of one that is `known` never changes, and a `constant` one is free as well."""
 
-    __slots__ = ("body", "constant", "fixed", "known", "path", "value")
+    __slots__ = ("body", "constant", "fixed", "known", "match", "path", "value")
 
     def __init__(
         self,
@@ -56,6 +56,8 @@ class Step:
         self.known = known or constant
         self.value = value
         self.path = path
+        self.match: tuple[int, str, str] | None = None
+        """Slot, key and text, if the step asks whether a device's attribute is a certain text."""
 
     def run(self) -> Body:
         """The body together with its fixed cost."""
