@@ -52,3 +52,9 @@ def test_field_selector(text: str, holds: bool) -> None:
 def test_malformed_field_selector() -> None:
     with pytest.raises(SelectorError, match="invalid selector"):
         FieldSelector.parse("spec.nodeName")
+
+
+@pytest.mark.parametrize("text", ["app in (train,", "app in ("])
+def test_a_list_that_ends_is_refused_in_kubernetes_words(text: str) -> None:
+    with pytest.raises(SelectorError, match="unable to parse requirement: found '', expected: ',', or identifier"):
+        LabelSelector.parse(text)

@@ -200,7 +200,9 @@ class _Parser:
             raise self._error("'('")
         values = []
         while True:
-            values.append(self._value())
+            if not self._peek():
+                raise self._error("',', or identifier")
+            values.append("" if self._peek() == ")" else self._value())
             mark = self._next()
             if mark == ")":
                 return tuple(values)
