@@ -54,12 +54,16 @@ class Duration:
 
 
 class Timestamp:
-    """An instant: nanoseconds since 1970-01-01T00:00:00Z, between the years 1 and 9999."""
+    """An instant: nanoseconds since 1970-01-01T00:00:00Z, between the years 1 and 9999.
 
-    __slots__ = ("nanos",)
+    `offset` is the zone it was written in, in minutes: only its text shows it.
+    """
 
-    def __init__(self, nanos: int) -> None:
+    __slots__ = ("nanos", "offset")
+
+    def __init__(self, nanos: int, offset: int = 0) -> None:
         self.nanos = nanos
+        self.offset = offset
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Timestamp) and self.nanos == other.nanos

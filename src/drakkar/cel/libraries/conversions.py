@@ -30,7 +30,11 @@ _UINT: Final = re.compile(r"[0-9]+", re.ASCII)
 _FLOAT: Final = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)", re.ASCII)
 _HEX_FLOAT: Final = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+", re.ASCII)
 _MISPLACED: Final = re.compile(r"(?<![0-9a-fA-FxX])_|_(?![0-9a-fA-F])", re.ASCII)
-_SPECIAL_FLOATS: Final = {"inf": math.inf, "infinity": math.inf, "nan": math.nan}
+_SPECIAL_FLOATS: Final = {
+    **dict.fromkeys(("inf", "+inf", "infinity", "+infinity"), math.inf),
+    **dict.fromkeys(("-inf", "-infinity"), -math.inf),
+    "nan": math.nan,
+}
 _BOOLS: Final = {
     **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
     **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
@@ -60,9 +64,9 @@ def _string_to_uint(text: str) -> Any:
 
 def parse_float(text: str) -> float | None:
     """A double as Go's ParseFloat reads it, or None."""
-    special = _SPECIAL_FLOATS.get(text.lstrip("+-").lower()) if text[:2] not in ("+-", "-+", "--", "++") else None
+    special = _SPECIAL_FLOATS.get(text.lower())
     if special is not None:
-        return -special if text[0] == "-" else special
+        return special
     if "_" in text:
         if _MISPLACED.search(text):
             return None
@@ -119,8 +123,7 @@ def _string_to_duration(text: str) -> Any:
 
 
 def _string_to_timestamp(text: str) -> Any:
-    nanos = parse_timestamp(text)
-    return _failure("string", "google.protobuf.Timestamp") if nanos is None else Timestamp(nanos)
+    return parse_timestamp(text) or _failure("string", "google.protobuf.Timestamp")
 
 
 def _bytes_to_string(data: bytes) -> Any:
@@ -222,7 +225,7 @@ uint(string) -> uint    string_to_uint64
         "double_to_string": float_text,
         "duration_to_string": lambda value: duration_text(value.nanos),
         "int64_to_string": str,
-        "timestamp_to_string": lambda value: timestamp_text(value.nanos),
+        "timestamp_to_string": timestamp_text,
         "uint64_to_string": lambda value: str(int(value)),
         "int64_to_timestamp": _int_to_timestamp,
         "string_to_timestamp": _string_to_timestamp,

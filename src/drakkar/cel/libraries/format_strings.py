@@ -198,7 +198,7 @@ def _scalar(value: Any) -> str:
     if kind is Duration:
         return duration_text(value.nanos)
     if kind is Timestamp:
-        return timestamp_text(value.nanos)
+        return timestamp_text(value)
     if kind is TypeValue:
         return str(value.name)
     raise FormatProblem(f"{_DURING}{_STRING_TYPES}{_given(value)}")
@@ -216,7 +216,7 @@ def _quoted(value: Any) -> str:
     if kind is Duration:
         return f'duration("{duration_text(value.nanos)}")'
     if kind is Timestamp:
-        return f'timestamp("{timestamp_text(value.nanos)}")'
+        return f'timestamp("{timestamp_text(value)}")'
     return _text(value)
 
 

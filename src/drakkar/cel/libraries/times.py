@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from drakkar.cel.signatures import Library
@@ -23,6 +24,8 @@ from drakkar.cel.values import (
 )
 
 _SECOND: Final = 1_000_000_000
+_CYCLE: Final = 146_097 * 86_400
+"""Seconds after which the calendar repeats: 400 years."""
 _UNITS: Final = {
     "ns": 1,
     "us": 1_000,
@@ -71,15 +74,16 @@ def parse_duration(text: str) -> int | None:
 
 
 def duration_text(nanos: int) -> str:
-    """Seconds with as many decimals as needed: "90s", "1.5s"."""
-    sign = "-" if nanos < 0 else ""
+    """Seconds with as many decimals as needed: "90s", "1.5s"; upstream goes through a double, and so does this."""
     seconds, rest = divmod(abs(nanos), _SECOND)
-    fraction = f".{rest:09d}".rstrip("0") if rest else ""
-    return f"{sign}{seconds}{fraction}s"
+    text = format(Decimal(repr(float(seconds) + float(rest) / 1e9)), "f")
+    whole, _, fraction = text.partition(".")
+    fraction = fraction.rstrip("0")
+    return f"{'-' if nanos < 0 else ''}{whole}{'.' if fraction else ''}{fraction}s"
 
 
-def parse_timestamp(text: str) -> int | None:
-    """Nanoseconds since 1970, or None if the text is no RFC 3339 time between the years 1 and 9999."""
+def parse_timestamp(text: str) -> Timestamp | None:
+    """The instant, or None if the text is no RFC 3339 time between the years 1 and 9999."""
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         return None
@@ -93,55 +97,73 @@ def parse_timestamp(text: str) -> int | None:
     if not year:
         return None
     seconds = (whole - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
+    offset = 0
     if found.group(8):
-        offset = int(found.group(9)) * 3600 + int(found.group(10)) * 60
-        seconds += offset if found.group(8) == "-" else -offset
-    nanos = seconds * _SECOND + int((found.group(7) or "0")[:9].ljust(9, "0"))
-    return nanos if YEAR_ONE <= nanos < YEAR_TEN_THOUSAND else None
+        offset = int(found.group(9)) * 60 + int(found.group(10))
+        offset = -offset if found.group(8) == "-" else offset
+    nanos = (seconds - offset * 60) * _SECOND + int((found.group(7) or "0")[:9].ljust(9, "0"))
+    return Timestamp(nanos, offset) if YEAR_ONE <= nanos < YEAR_TEN_THOUSAND else None
 
 
-def timestamp_text(nanos: int) -> str:
-    """RFC 3339 in UTC, with as many decimals as needed."""
-    seconds, rest = divmod(nanos, _SECOND)
-    moment = _moment(seconds)
+def timestamp_text(stamp: Timestamp) -> str:
+    """RFC 3339 in the zone it was written in, with as many decimals as needed."""
+    seconds, rest = divmod(stamp.nanos, _SECOND)
+    try:
+        moment = _moment(seconds + stamp.offset * 60)
+    except OverflowError:
+        return timestamp_text(Timestamp(stamp.nanos))
     fraction = f".{rest:09d}".rstrip("0") if rest else ""
-    return moment.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0") + fraction + "Z"
+    hours, minutes = divmod(abs(stamp.offset), 60)
+    zone = f"{'-' if stamp.offset < 0 else '+'}{hours:02d}:{minutes:02d}" if stamp.offset else "Z"
+    return moment.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0") + fraction + zone
 
 
 def _moment(seconds: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
 
 
-def _timestamp(nanos: int) -> Any:
-    return Timestamp(nanos) if YEAR_ONE <= nanos < YEAR_TEN_THOUSAND else _OVERFLOW
+def _shifted(stamp: Timestamp, nanos: int) -> Any:
+    nanos += stamp.nanos
+    return Timestamp(nanos, stamp.offset) if YEAR_ONE <= nanos < YEAR_TEN_THOUSAND else _OVERFLOW
 
 
 def _duration(nanos: int) -> Any:
     return Duration(nanos) if INT_MIN <= nanos <= INT_MAX else _INT_OVERFLOW
 
 
-def _local(stamp: Timestamp, zone: str) -> datetime | Failure:
-    """The calendar time in a zone; years outside 1 to 9999 that an offset leads to are clamped by a day."""
+class _Calendar(NamedTuple):
+    """A calendar time, and years to add where an offset leads out of Python's years 1 to 9999."""
+
+    moment: datetime
+    years: int = 0
+
+
+def _local(stamp: Timestamp, zone: str) -> _Calendar | Failure:
+    """The calendar time in a zone: a name, or hours and minutes."""
     seconds = stamp.nanos // _SECOND
-    offset = _OFFSET.fullmatch(zone)
     if ":" in zone:
+        offset = _OFFSET.fullmatch(zone)
         if offset is None:
             return Failure(f"type conversion error: invalid time zone {zone}")
         minutes = int(offset.group(2)[:6]) * 60 + int(offset.group(3)[:6])
-        seconds += (-60 if offset.group(1) == "-" else 60) * minutes
-        try:
-            return _moment(seconds)
-        except OverflowError:
-            return Failure("timestamp overflow")
+        return _calendar(seconds + (-60 if offset.group(1) == "-" else 60) * minutes)
+    if zone in ("", "UTC", "Local"):
+        return _calendar(seconds)
     try:
-        place = ZoneInfo(zone or "UTC") if zone not in ("", "UTC", "Local") else None
+        shift = _moment(seconds).astimezone(ZoneInfo(zone)).utcoffset()
+    except OverflowError:
+        shift = ZoneInfo(zone).utcoffset(datetime(2000, 1, 1, tzinfo=UTC))
     except (ValueError, OSError, KeyError):
         return Failure(f"unknown time zone {zone}")
-    moment = _moment(seconds)
+    return _calendar(seconds + (shift or timedelta()) // timedelta(seconds=1))
+
+
+def _calendar(seconds: int) -> _Calendar:
     try:
-        return moment if place is None else moment.astimezone(place)
+        return _Calendar(_moment(seconds))
     except OverflowError:
-        return Failure("timestamp overflow")
+        years = -400 if seconds < 0 else 400
+        return _Calendar(_moment(seconds + (_CYCLE if seconds < 0 else -_CYCLE)), years)
 
 
 _FIELDS: Final[dict[str, Callable[[datetime], int]]] = {
@@ -175,15 +197,17 @@ def _getter(field: str) -> Any:
     read = _FIELDS[field]
 
     def get(stamp: Timestamp, zone: str = "") -> Any:
-        moment = _local(stamp, zone)
-        return moment if isinstance(moment, Failure) else read(moment)
+        found = _local(stamp, zone)
+        if isinstance(found, Failure):
+            return found
+        return read(found.moment) + (found.years if field == "year" else 0)
 
     return get
 
 
 def _milliseconds(stamp: Timestamp, zone: str = "") -> Any:
-    moment = _local(stamp, zone)
-    return moment if isinstance(moment, Failure) else stamp.nanos % _SECOND // 1_000_000
+    found = _local(stamp, zone)
+    return found if isinstance(found, Failure) else stamp.nanos % _SECOND // 1_000_000
 
 
 def _truncated(unit: int) -> Any:
@@ -218,10 +242,10 @@ TIMES: Final = Library(
         "duration_to_seconds": _truncated(_SECOND),
         "duration_to_milliseconds": _truncated(1_000_000),
         "add_duration_duration": lambda left, right: _duration(left.nanos + right.nanos),
-        "add_duration_timestamp": lambda span, stamp: _timestamp(stamp.nanos + span.nanos),
-        "add_timestamp_duration": lambda stamp, span: _timestamp(stamp.nanos + span.nanos),
+        "add_duration_timestamp": lambda span, stamp: _shifted(stamp, span.nanos),
+        "add_timestamp_duration": lambda stamp, span: _shifted(stamp, span.nanos),
         "subtract_duration_duration": lambda left, right: _duration(left.nanos - right.nanos),
-        "subtract_timestamp_duration": lambda stamp, span: _timestamp(stamp.nanos - span.nanos),
+        "subtract_timestamp_duration": lambda stamp, span: _shifted(stamp, -span.nanos),
         "subtract_timestamp_timestamp": lambda left, right: _duration(left.nanos - right.nanos),
     },
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import IPv6Address
 from typing import Any, Final
 
 from drakkar.cel.signatures import Library
@@ -125,7 +126,10 @@ def _authority(text: str) -> tuple[str, str]:
 
 
 def _host(text: str) -> str:
-    if text.startswith("["):
+    bracket = text.rfind("[")
+    if bracket > 0:
+        raise URLProblem("invalid IP-literal")
+    if bracket == 0:
         end = text.rfind("]")
         if end < 0:
             raise URLProblem("missing ']' in host")
@@ -133,7 +137,7 @@ def _host(text: str) -> str:
         if not _PORT.fullmatch(port):
             raise URLProblem(f'invalid port "{port}" after host')
         return _bracketed(text[: end + 1]) + port
-    colon = text.rfind(":")
+    colon = text.find(":")
     if colon >= 0 and not _PORT.fullmatch(text[colon:]):
         raise URLProblem(f'invalid port "{text[colon:]}" after host')
     return _unescaped(text, _HOST)
@@ -143,8 +147,17 @@ def _bracketed(text: str) -> str:
     """An IPv6 literal in brackets, perhaps with a zone after %25."""
     zone = text.find("%25")
     if zone < 0:
-        return _unescaped(text, _HOST)
-    return _unescaped(text[:zone], _HOST) + _unescaped(text[zone:-1]) + "]"
+        plain = _unescaped(text, _HOST)
+    else:
+        plain = _unescaped(text[:zone], _HOST) + _unescaped(text[zone:-1]) + "]"
+    address, percent, name = plain[1:-1].partition("%")
+    try:
+        IPv6Address(address)
+    except ValueError:
+        raise URLProblem(f'invalid host: ParseAddr("{plain[1:-1]}"): unable to parse IP') from None
+    if percent and not name:
+        raise URLProblem(f'invalid host: ParseAddr("{plain[1:-1]}"): zone must be a non-empty string')
+    return plain
 
 
 def parse_url(text: str) -> URLValue:
@@ -173,7 +186,11 @@ def _url(text: str) -> Any:
 
 
 def _is_url(text: str) -> bool:
-    return not isinstance(_url(text), Failure)
+    try:
+        _parse(text, request=True)
+    except URLProblem:
+        return False
+    return True
 
 
 def _split_port(host: str) -> tuple[str, str]:
