@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -112,6 +113,7 @@ class Kubelet:
         self._leave_rounds: Any = None
         self._reconciler: asyncio.Task[None] | None = None
         self._serving: asyncio.Task[None] | None = None
+        self._returning: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Register the node, take over what is there, and begin to run pods. Raises `ApiError` if refused."""
@@ -144,6 +146,9 @@ class Kubelet:
             self._reconciler.cancel()
             await asyncio.gather(self._reconciler, return_exceptions=True)
             self._reconciler = None
+        for task in self._returning:
+            task.cancel()
+        await asyncio.gather(*self._returning, return_exceptions=True)
         await asyncio.gather(*(worker.stop() for worker in self._workers.values()))
         self._workers.clear()
         self._addresses.clear()
@@ -230,6 +235,10 @@ class Kubelet:
             self._serving = asyncio.create_task(self.pod_resources.start(), name=f"pod resources {self.name}")
         for worker in self._workers.values():
             worker.retry()
+        # What is held for pods that are gone could not be given back while its driver was away, and blocks its devices.
+        if self._source is not None and any(claim.pods - set(self._workers) for claim in self.claims):
+            self._returning.add(task := asyncio.create_task(self._reconcile(), name=f"give back {self.name}"))
+            task.add_done_callback(self._returning.discard)
 
     def _health_changed(self, driver: str) -> None:
         using = {pod for claim in self.claims for pod in claim.pods if driver in claim.drivers}
@@ -252,13 +261,21 @@ class Kubelet:
     # What nobody owns any more
 
     async def _remove_orphans(self) -> None:
-        """Containers on this node whose pod does not exist any more (it was deleted while no kubelet ran)."""
+        """Containers and files on this node whose pod does not exist any more (it was deleted while no kubelet ran)."""
         for record in self._runtime.containers():
             if record.annotations.get(NODE_NAME) != self.name:
                 continue
             if record.annotations.get(POD_UID) not in self._workers:
                 await self._runtime.delete(record.id)
+        gone = [entry for entry in self._pod_folders() if entry.name not in self._workers]
+        await asyncio.gather(*(asyncio.to_thread(shutil.rmtree, entry, True) for entry in gone))
         await self._reconcile()
+
+    def _pod_folders(self) -> list[Path]:
+        try:
+            return list((self._node.root / "pods").iterdir())
+        except OSError:
+            return []
 
     async def _reconcile_for_ever(self) -> None:
         while True:

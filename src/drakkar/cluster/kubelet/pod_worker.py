@@ -61,12 +61,14 @@ class PodWorker:
         self._volumes = PodVolumes(pod, node.root, node.sources, node.tokens)
         self._writer = StatusWriter(node.client, pod)
         self._retry_at: float | None = None
+        self._news = False
         self._verdict = statuses.Verdict()
         self._start_time = (pod.get("status") or {}).get("startTime") or rfc3339(node.clock.now())
         self._set_up = False
         self._born = node.clock.monotonic()
         self._removed = False
         self._finished = False
+        self._claiming: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._containers = PodContainers(
             node, pod, records, volumes=self._volumes, downward=self._downward, wake=self.wake
@@ -86,21 +88,28 @@ class PodWorker:
         self._writer.seen(pod)
         self._containers.pod = pod
         if _concerns(old) != _concerns(pod):
-            self._retry_at = None
+            self._retry_at, self._news = None, True
             self._containers.forgive()
+            self._stop_claiming()
             self.wake()
 
     def removed(self) -> None:
         """The object is gone (force-deleted): stop everything, then be gone, too."""
         self._removed = True
+        self._stop_claiming()
         self.wake()
 
     def wake(self) -> None:
         self._wake.set()
 
+    def _stop_claiming(self) -> None:
+        """A pod that has to go does not wait for its devices (a driver may wait half a minute for their last user)."""
+        if self._claiming is not None and (self._removed or self.pod["metadata"].get("deletionTimestamp")):
+            self._claiming.cancel()
+
     def retry(self) -> None:
         """Something that a step may have been waiting for has changed (a driver came)."""
-        self._retry_at = None
+        self._retry_at, self._news = None, True
         self.wake()
 
     async def stop(self) -> None:
@@ -179,20 +188,29 @@ class PodWorker:
         return False
 
     async def _prepare_now(self) -> bool:
+        self._news = False
         try:
             await self._volumes.set_up(self._downward(self.pod))
         except (DrakkarError, OSError) as error:
             message = error.message if isinstance(error, DrakkarError) else str(error)
             return self._try_later("FailedMount", message)
+        self._claiming = asyncio.create_task(self.node.claims.prepare(self.pod))
+        self._stop_claiming()
         try:
-            await self.node.claims.prepare(self.pod)
+            await asyncio.wait({self._claiming})
+            if self._claiming.cancelled():
+                return False
+            self._claiming.result()
         except DrakkarError as error:
             if error.reason == "DriverNotRegistered" and self._is_returning():
-                self._retry_at = self.node.clock.monotonic() + 1.0
+                self._wait_before_retry(1.0)
                 return False
             return self._try_later(
                 "FailedPrepareDynamicResources", f"Failed to prepare dynamic resources: {error.message}"
             )
+        finally:
+            self._claiming.cancel()
+            self._claiming = None
         return True
 
     def _is_returning(self) -> bool:
@@ -201,8 +219,15 @@ class PodWorker:
 
     def _try_later(self, reason: str, message: str) -> bool:
         event(self.node, self.pod, "Warning", reason, message)
-        self._retry_at = self.node.clock.monotonic() + RETRY_SECONDS * random.uniform(1.0, 1.5)  # noqa: S311
+        self._wait_before_retry(RETRY_SECONDS * random.uniform(1.0, 1.5))  # noqa: S311
         return False
+
+    def _wait_before_retry(self, seconds: float) -> None:
+        """What changed while the step was failing may be just what it needed: then it is tried again at once."""
+        if self._news:
+            self.wake()
+        else:
+            self._retry_at = self.node.clock.monotonic() + seconds
 
     def _remaining_retry(self) -> float | None:
         left = None if self._retry_at is None else self._retry_at - self.node.clock.monotonic()
