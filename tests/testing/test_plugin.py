@@ -43,6 +43,7 @@ def _run(pytester: pytest.Pytester, text: str, *words: str) -> pytest.RunResult:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_users_tests_run_a_pod_on_a_gpu_break_it_and_get_sentences_for_mistakes(
     kubectl_path: str, pytester: pytest.Pytester
 ) -> None:

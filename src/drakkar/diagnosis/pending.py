@@ -1,21 +1,72 @@
 """Why each pending pod waits: the finding about its own objects, for lists of many (board, metrics).
 
 `explain` of one pod also looks at what is wrong around it; for a list the first failing boundary of each pod is enough,
-and one `Situation` serves all of them.
+and one `Situation` serves all of them. Pods that wait often wait in hundreds, all asking for the same: those that no
+node has been chosen for and that differ in name only are examined once, and the others point to the one that was.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
 from drakkar.diagnosis import workloads
 from drakkar.diagnosis.situation import Situation
 from drakkar.diagnosis.verdict import Finding
-from drakkar.evidence.snapshot import Snapshot, uid_of
+from drakkar.evidence.snapshot import Snapshot, name_of, namespace_of, reference, uid_of
 
 __all__ = ["findings_of_pending_pods"]
 
+Object = dict[str, Any]
+_PLACING = ("nodeSelector", "affinity", "tolerations", "schedulingGates", "topologySpreadConstraints", "schedulerName")
+
 
 def findings_of_pending_pods(snapshot: Snapshot, *, limit: int = 0) -> dict[str, Finding]:
-    """By pod UID: the finding about each pending pod that asks for devices; the first `limit` pods, or all (0)."""
+    """By pod UID: the finding about each pending pod that asks for devices.
+
+    At most `limit` pods are examined (0: as many as there are); those left out are not in the answer.
+    """
     situation = Situation(snapshot)
-    pods = [pod for pod in situation.pods_with_claims if (pod.get("status") or {}).get("phase", "Pending") == "Pending"]
-    return {uid_of(pod): workloads.pod_finding(situation, pod) for pod in (pods[:limit] if limit else pods)}
+    found: dict[str, Finding] = {}
+    examined: dict[bytes, tuple[Object, Finding]] = {}
+    count = 0
+    for pod in situation.pods_with_claims:
+        if (pod.get("status") or {}).get("phase", "Pending") != "Pending":
+            continue
+        alike = _what_it_wants(situation, pod)
+        if alike in examined:
+            found[uid_of(pod)] = _as(pod, *examined[alike])
+        elif not limit or count < limit:
+            count += 1
+            finding = workloads.pod_finding(situation, pod)
+            found[uid_of(pod)] = finding
+            if alike:
+                examined[alike] = (pod, finding)
+    return found
+
+
+def _what_it_wants(situation: Situation, pod: Object) -> bytes:
+    """Equal for pods that wait for the same reason; empty where a pod must be looked at by itself.
+
+    That is the case for pods on a node, and for pods with claims that exist under a name of their own: somebody else
+    may use them.
+    """
+    spec = pod.get("spec") or {}
+    uses = situation.claims_of(pod)
+    if spec.get("nodeName") or any(use.entry.get("resourceClaimName") or use.allocation for use in uses):
+        return b""
+    wanted = [
+        namespace_of(pod),
+        [[use.template_name, use.template is None, use.claim is None, use.devices] for use in uses],
+        [spec.get(field) for field in _PLACING],
+        [container.get("resources") for container in spec.get("containers") or ()],
+        [condition.get("message") for condition in (pod.get("status") or {}).get("conditions") or ()],
+    ]
+    return msgspec.json.encode(wanted, order="deterministic")
+
+
+def _as(pod: Object, other: Object, finding: Finding) -> Finding:
+    """The finding about a pod's twin, said of the pod."""
+    return replace(finding, subject=reference(pod), sentence=f"as pod {name_of(other)}: {finding.sentence}")

@@ -74,7 +74,7 @@ class Board:
             if self._clock.monotonic() - self._read_at < self._interval / 2:
                 return  # somebody else has just read it
             try:
-                seen = view(await self._read())
+                seen = await asyncio.to_thread(view, await self._read())  # pages and events go on meanwhile
             except (DrakkarError, OSError) as error:
                 self._problem = getattr(error, "message", "") or str(error) or type(error).__name__
             else:
