@@ -23,7 +23,7 @@ from drakkar.cel.expressions import (
 )
 from drakkar.cel.signatures import Overload
 from drakkar.cel.types import Substitution, Type
-from drakkar.cel.values import TypeValue, UInt
+from drakkar.cel.values import UInt
 
 _LITERAL_TYPES: Final[dict[type, Type]] = {
     bool: types.BOOL,
@@ -42,7 +42,7 @@ class Declarations(Protocol):
     @property
     def variables(self) -> Mapping[str, Type]: ...
     @property
-    def type_names(self) -> Mapping[str, tuple[Type, TypeValue]]: ...
+    def type_names(self) -> Mapping[str, tuple[Type, Any]]: ...
     @property
     def structs(self) -> Mapping[str, Mapping[str, Type]]: ...
     @property
@@ -108,9 +108,12 @@ class _Checker:
         self.substitution = trial
         return True
 
-    def expect(self, node: Node, wanted: Type) -> None:
-        if not self.fits(node.type, wanted):
-            self.problem(node.position, f"expected type '{self.text(wanted)}' but found '{self.text(node.type)}'")
+    def expect(self, node: Node, wanted: Type) -> bool:
+        """Whether the node's type fits; reported if not."""
+        if self.fits(node.type, wanted):
+            return True
+        self.problem(node.position, f"expected type '{wanted.text}' but found '{node.type.text}'")
+        return False
 
     def literal(self, node: LiteralNode) -> Type:
         return _LITERAL_TYPES[type(node.value)]
@@ -154,13 +157,14 @@ class _Checker:
             return types.DYN
         if operand.kind in ("dyn", "error", "any"):
             return types.DYN
-        return self.problem(position, f"type '{self.text(operand)}' does not support field selection")
+        self.problem(position, f"type '{operand.text}' does not support field selection")
+        return types.DYN
 
     def call(self, node: CallNode) -> Type:
         function = node.function
         if function in _SPECIAL_CALLS:
             return _SPECIAL_CALLS[function](self, node)
-        target = node.target
+        target, written = node.target, function
         functions = self.declarations.functions
         if target is not None:
             qualified = _qualified_name(target)
@@ -168,7 +172,7 @@ class _Checker:
             if name in functions:
                 node.function, node.target = name, None
                 target = None
-                function = name
+                function = written = name
         elif function[0] == ".":
             function = node.function = function[1:]
         overloads = functions.get(function)
@@ -176,7 +180,7 @@ class _Checker:
             self.check(target)
         argument_types = [self.check(argument) for argument in node.arguments]
         if overloads is None:
-            return self.problem(node.position, f"undeclared reference to '{node.function}' (in container '')")
+            return self.problem(node.position, f"undeclared reference to '{written}' (in container '')")
         if target is not None:
             argument_types.insert(0, target.type)
         return self.resolve(node, function, overloads, argument_types, target is not None)
@@ -242,11 +246,12 @@ class _Checker:
             self.rename(inner, renamed)
 
     def logical(self, node: CallNode) -> Type:
+        good = True
         for operand in node.arguments:
             self.check(operand)
-            self.expect(operand, types.BOOL)
+            good = self.expect(operand, types.BOOL) and good
         node.overloads = ()
-        return types.BOOL
+        return types.BOOL if good else types.ERROR
 
     def optional_select(self, node: CallNode) -> Type:
         operand, field = node.arguments
@@ -254,8 +259,6 @@ class _Checker:
         assert isinstance(field, LiteralNode)
         field.type = types.STRING
         produced = self.field(node.position, found, field.value)
-        if produced.kind == "error":
-            return produced
         node.overloads = tuple(self.declarations.functions.get("_?._", ()))
         if not node.overloads:
             return self.problem(node.position, "unsupported syntax '.?'")
@@ -276,8 +279,8 @@ class _Checker:
         if found.name == "optional_type" and found.kind == "opaque":
             return found.parameters[0]
         wanted = types.optional_of(found)
-        if not types.is_dyn(found):
-            self.problem(node.position, f"expected type '{self.text(wanted)}' but found '{self.text(found)}'")
+        if found.kind not in ("dyn", "any"):
+            self.problem(node.position, f"expected type '{wanted.text}' but found '{found.text}'")
         return found
 
     def join(self, first: Type, second: Type) -> Type:
@@ -312,11 +315,12 @@ class _Checker:
             return self.problem(node.position, f"undeclared reference to '{node.name}' (in container '')")
         if fields is None:
             return self.problem(node.position, f"'{name}' is not a message type")
-        for field, value, _, colon in node.fields:
+        for field, value, optional, colon in node.fields:
+            found = self.unwrapped(value) if optional else value.type
             if field not in fields:
                 self.problem(colon, f"undefined field '{field}'")
-            elif not self.fits(value.type, fields[field]):
-                wanted, given = fields[field].text, self.text(value.type)
+            elif not self.fits(found, fields[field]):
+                wanted, given = fields[field].text, self.text(found)
                 self.problem(colon, f"expected type of field '{field}' is '{wanted}' but provided type is '{given}'")
         return known[0].parameters[0]
 

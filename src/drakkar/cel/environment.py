@@ -46,6 +46,9 @@ _RUNTIME_NAMES: Final = {
     "optional_type": types.optional_of(types.parameter("V")),
     "google.protobuf.Duration": types.DURATION,
     "google.protobuf.Timestamp": types.TIMESTAMP,
+    "google.protobuf.Empty": types.EMPTY,
+    "duration": types.DURATION,
+    "timestamp": types.TIMESTAMP,
     "net.IP": types.IP,
     "net.CIDR": types.CIDR,
     "kubernetes.DRADevice": DEVICE,
@@ -108,7 +111,10 @@ class Environment:
         self.dispatchers: dict[tuple[Any, ...], Dispatcher] = {}
         self.structs: dict[str, Mapping[str, Type]] = {name: entry[0] for name, entry in MESSAGES.items()}
         self.structs.update(structs or {})
-        self.type_names = {name: (types.type_of(known), TypeValue(name)) for name, known in _RUNTIME_NAMES.items()}
+        self.type_names: dict[str, tuple[Type, Any]] = {
+            name: (types.type_of(known), TypeValue(name)) for name, known in _RUNTIME_NAMES.items()
+        }
+        self.type_names["google.protobuf.NullValue.NULL_VALUE"] = (types.INT, 0)
         for name, entry in MESSAGES.items():
             self.type_names.setdefault(name, (types.type_of(entry[1]), TypeValue(name)))
 
@@ -140,9 +146,7 @@ class Environment:
                 raise source.failure(kind, [(position, message) for _, position, message in found])
         if self.result and root.type not in self.result:
             wanted = self.result[0].text
-            message = (
-                f"must evaluate to {wanted} or the unknown type, not {root.type.text.replace('null', 'null_type')}"
-            )
+            message = f"must evaluate to {wanted} or the unknown type, not {types.declared_text(root.type)}"
             raise CelError(message, "compile", expression=text)
         try:
             planned = plan(root, self)

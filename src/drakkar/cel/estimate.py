@@ -97,7 +97,7 @@ class _Estimator:
 
     def identifier(self, node: IdentNode) -> Range:
         local = self.local(node.name)
-        self.paths[id(node)] = _Slice([node.name], 1) if local is None else local.path
+        self.paths[id(node)] = _Slice([node.name.removeprefix(".")], 1) if local is None else local.path
         return ONE
 
     def select(self, node: SelectNode) -> Range:

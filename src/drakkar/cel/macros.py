@@ -15,6 +15,7 @@ ACCUMULATOR: Final = "@result"
 _RESERVED_ACCUMULATORS: Final = (ACCUMULATOR, "__result__")
 _UNUSED: Final = "#unused"
 _NOT_A_NAME: Final = "argument is not an identifier"
+_NO_SIMPLE_NAME: Final = "argument must be a simple name"
 _UNSORTABLE: Final = "sortBy can only be applied to a list, identifier, comprehension, call or select expression"
 _SORT_INPUT: Final = "@__sortBy_input__"
 
@@ -39,7 +40,7 @@ def _quantifier(build: Callable[[int, Node], tuple[Node, Node, Node, Node]], nam
     """all, exists and exists_one, over one or two variables; `build` gives start, condition, step and result."""
 
     def expand(call: MacroCall) -> Node:
-        variable, second = _variables(call, names, "argument must be a simple name")
+        variable, second = _variables(call, names, _NO_SIMPLE_NAME)
         start, condition, step, result = build(call.position, call.arguments[-1])
         return _fold(call, variable, second, start, condition, step, result, macro)
 
@@ -213,10 +214,10 @@ TWO_VARIABLES: Final[dict[tuple[str, int, bool], Macro]] = {
     ("exists", 3, True): _quantifier(_exists, 2, "exists"),
     ("existsOne", 3, True): _quantifier(_exists_one, 2, "exists_one"),
     ("exists_one", 3, True): _quantifier(_exists_one, 2, "exists_one"),
-    ("transformList", 3, True): _collector(2, False, _NOT_A_NAME, lambda p, item, _: _append(p, item), ListNode),
-    ("transformList", 4, True): _collector(2, True, _NOT_A_NAME, lambda p, item, _: _append(p, item), ListNode),
-    ("transformMap", 3, True): _collector(2, False, _NOT_A_NAME, _insert_under_key, MapNode),
-    ("transformMap", 4, True): _collector(2, True, _NOT_A_NAME, _insert_under_key, MapNode),
-    ("transformMapEntry", 3, True): _collector(2, False, _NOT_A_NAME, _insert_entries, MapNode),
-    ("transformMapEntry", 4, True): _collector(2, True, _NOT_A_NAME, _insert_entries, MapNode),
+    ("transformList", 3, True): _collector(2, False, _NO_SIMPLE_NAME, lambda p, item, _: _append(p, item), ListNode),
+    ("transformList", 4, True): _collector(2, True, _NO_SIMPLE_NAME, lambda p, item, _: _append(p, item), ListNode),
+    ("transformMap", 3, True): _collector(2, False, _NO_SIMPLE_NAME, _insert_under_key, MapNode),
+    ("transformMap", 4, True): _collector(2, True, _NO_SIMPLE_NAME, _insert_under_key, MapNode),
+    ("transformMapEntry", 3, True): _collector(2, False, _NO_SIMPLE_NAME, _insert_entries, MapNode),
+    ("transformMapEntry", 4, True): _collector(2, True, _NO_SIMPLE_NAME, _insert_entries, MapNode),
 }

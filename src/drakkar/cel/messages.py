@@ -6,18 +6,56 @@ Conversion").
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from drakkar.cel import types
 from drakkar.cel.types import Type
-from drakkar.cel.values import Duration, Failure, Timestamp, UInt
+from drakkar.cel.values import Duration, Failure, OpaqueValue, Timestamp, UInt, type_name
 
 _SECOND: Final = 1_000_000_000
 
 
-def _wrapper(empty: Any) -> Callable[[Mapping[str, Any]], Any]:
-    return lambda fields: fields.get("value", empty)
+class Empty(OpaqueValue):
+    """google.protobuf.Empty."""
+
+    __slots__ = ()
+    type_name = "google.protobuf.Empty"
+
+    def same(self, other: Any) -> bool:
+        """All are equal."""
+        return True
+
+
+def _wrapper(
+    name: str, inner: Type, empty: Any, low: int = -(1 << 63), high: int = (1 << 64) - 1
+) -> tuple[Mapping[str, Type], Type, Callable[[Mapping[str, Any]], Any]]:
+    """A wrapper message: its one field, its type, and how it becomes its value."""
+
+    def build(fields: Mapping[str, Any]) -> Any:
+        value = fields.get("value", empty)
+        problem = f"field type conversion error for google.protobuf.{name}.value value type: "
+        if type(value) is not type(empty):
+            return Failure(f"{problem}unsupported native conversion from {type_name(value)} to '{_NATIVE[name]}'")
+        if isinstance(value, int) and not low <= value <= high:
+            return Failure(f"{problem}{'unsigned ' if isinstance(value, UInt) else ''}integer overflow")
+        return struct.unpack("f", struct.pack("f", value))[0] if name == "FloatValue" else value
+
+    return {"value": inner}, types.wrapper_of(inner), build
+
+
+_NATIVE: Final = {
+    "BoolValue": "bool",
+    "BytesValue": "[]byte",
+    "DoubleValue": "float64",
+    "FloatValue": "float32",
+    "Int32Value": "int32",
+    "Int64Value": "int64",
+    "StringValue": "string",
+    "UInt32Value": "uint32",
+    "UInt64Value": "uint64",
+}
 
 
 def _duration(fields: Mapping[str, Any]) -> Any:
@@ -50,15 +88,16 @@ def _value(fields: Mapping[str, Any]) -> Any:
 
 
 MESSAGES: Final[dict[str, tuple[Mapping[str, Type], Type, Callable[[Mapping[str, Any]], Any]]]] = {
-    "google.protobuf.BoolValue": ({"value": types.BOOL}, types.BOOL, _wrapper(False)),
-    "google.protobuf.BytesValue": ({"value": types.BYTES}, types.BYTES, _wrapper(b"")),
-    "google.protobuf.DoubleValue": ({"value": types.DOUBLE}, types.DOUBLE, _wrapper(0.0)),
-    "google.protobuf.FloatValue": ({"value": types.DOUBLE}, types.DOUBLE, _wrapper(0.0)),
-    "google.protobuf.Int32Value": ({"value": types.INT}, types.INT, _wrapper(0)),
-    "google.protobuf.Int64Value": ({"value": types.INT}, types.INT, _wrapper(0)),
-    "google.protobuf.StringValue": ({"value": types.STRING}, types.STRING, _wrapper("")),
-    "google.protobuf.UInt32Value": ({"value": types.UINT}, types.UINT, _wrapper(UInt(0))),
-    "google.protobuf.UInt64Value": ({"value": types.UINT}, types.UINT, _wrapper(UInt(0))),
+    "google.protobuf.BoolValue": _wrapper("BoolValue", types.BOOL, False),
+    "google.protobuf.BytesValue": _wrapper("BytesValue", types.BYTES, b""),
+    "google.protobuf.DoubleValue": _wrapper("DoubleValue", types.DOUBLE, 0.0),
+    "google.protobuf.FloatValue": _wrapper("FloatValue", types.DOUBLE, 0.0),
+    "google.protobuf.Int32Value": _wrapper("Int32Value", types.INT, 0, -(1 << 31), (1 << 31) - 1),
+    "google.protobuf.Int64Value": _wrapper("Int64Value", types.INT, 0),
+    "google.protobuf.StringValue": _wrapper("StringValue", types.STRING, ""),
+    "google.protobuf.UInt32Value": _wrapper("UInt32Value", types.UINT, UInt(0), 0, (1 << 32) - 1),
+    "google.protobuf.UInt64Value": _wrapper("UInt64Value", types.UINT, UInt(0)),
+    "google.protobuf.Empty": ({}, types.EMPTY, lambda _: Empty()),
     "google.protobuf.Duration": (_INT_FIELDS, types.DURATION, _duration),
     "google.protobuf.Timestamp": (_INT_FIELDS, types.TIMESTAMP, _timestamp),
     "google.protobuf.Any": ({"type_url": types.STRING, "value": types.BYTES}, types.ANY, _unconvertible),
@@ -74,6 +113,14 @@ MESSAGES: Final[dict[str, tuple[Mapping[str, Type], Type, Callable[[Mapping[str,
     ),
     "google.protobuf.Value": (_VALUE_FIELDS, types.DYN, _value),
 }
+
+
+NAMES_WITHOUT_TYPE: Final = frozenset(MESSAGES) - {
+    "google.protobuf.Duration",
+    "google.protobuf.Timestamp",
+    "google.protobuf.Empty",
+} | {"duration", "timestamp", "kubernetes.DRADevice"}
+"""Names of types that the checker knows and evaluation does not: they cannot be used as values."""
 
 
 def builder(name: str) -> Callable[[Mapping[str, Any]], Any]:

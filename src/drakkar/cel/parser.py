@@ -256,8 +256,11 @@ class _Parser:
     def name(self, position: int, word: str, at: int) -> Node:
         """A variable, a function call, or the beginning of a message literal."""
         kind, _, paren = self.tokens[self.index]
-        if word in RESERVED:
-            self.problems.append((position, f"reserved identifier: {word}"))
+        if word.removeprefix(".") in RESERVED:
+            start = position - 1 if word[0] == "." else position
+            self.problems.append((start, f"reserved identifier: {word.removeprefix('.')}"))
+            if kind not in ("(", "{", "."):
+                return LiteralNode(at, None)  # no name, so that macros refuse it, too
         if kind == "(":
             self.index += 1
             return self.call(paren, word, None, self.arguments())
@@ -369,6 +372,8 @@ class _Parser:
         tokens, index = self.tokens, self.index
         if tokens[index][0] != "," or tokens[index + 1][0] == closing:
             return False
+        if tokens[index + 1][0] == ",":
+            raise _Stop(tokens[index + 1][2], f"Syntax error: extraneous input ',' expecting '{closing}'")
         self.index += 1
         return True
 

@@ -139,8 +139,8 @@ class Planner:
         device = slot + 1 if self.tables.variables[name].name == _DEVICE else 0
         return Path(slot_reader(slot), 1, slot=slot, device_slot=device).step(self.precise)
 
-    def type_constant(self, value: TypeValue) -> Step:
-        if value.name == _DEVICE:
+    def type_constant(self, value: TypeValue | int) -> Step:
+        if isinstance(value, TypeValue) and value.name in messages.NAMES_WITHOUT_TYPE:
             raise FoldingProblem(f"reference to undefined type: {value.name}")
         return constant(value)
 

@@ -59,6 +59,7 @@ BYTES: Final = make("bytes", "bytes")
 DURATION: Final = make("duration", "duration")
 TIMESTAMP: Final = make("timestamp", "timestamp")
 TYPE: Final = make("type", "type")
+EMPTY: Final = make("struct", "google.protobuf.Empty")
 IP: Final = make("opaque", "net.IP")
 CIDR: Final = make("opaque", "net.CIDR")
 QUANTITY: Final = make("struct", "kubernetes.Quantity")
@@ -88,6 +89,11 @@ def optional_of(value: Type) -> Type:
     return make("opaque", "optional_type", value)
 
 
+def wrapper_of(value: Type) -> Type:
+    """The type of a wrapper message such as google.protobuf.Int64Value: its value, or null."""
+    return make("wrapper", "wrapper", value)
+
+
 def type_of(instance: Type) -> Type:
     """The type of a type: type(instance)."""
     return make("type", "type", instance)
@@ -96,6 +102,21 @@ def type_of(instance: Type) -> Type:
 def parameter(name: str) -> Type:
     """A type parameter."""
     return make("param", name)
+
+
+_DECLARED_NAMES: Final = {
+    "any": "google.protobuf.Any",
+    "null": "null_type",
+    "duration": "google.protobuf.Duration",
+    "timestamp": "google.protobuf.Timestamp",
+}
+
+
+def declared_text(candidate: Type) -> str:
+    """A type as declarations name it, not as errors of the checker do."""
+    name = _DECLARED_NAMES.get(candidate.name, candidate.name)
+    inner = ", ".join(declared_text(parameter) for parameter in candidate.parameters)
+    return f"{name}({inner})" if inner else name
 
 
 def is_dyn(candidate: Type) -> bool:
@@ -119,6 +140,8 @@ def assignable(found: Substitution, given: Type, wanted: Type) -> bool:
         return valid
     if given.kind in ("dyn", "error", "any") or wanted.kind in ("dyn", "error", "any"):
         return True
+    if given.kind == "wrapper" or wanted.kind == "wrapper":
+        return _unwrapped(given) is _unwrapped(wanted) or "null" in (given.kind, wanted.kind)
     if given.kind == "null":
         return wanted.kind in _NULLABLE_KINDS
     if wanted.kind == "null":
@@ -131,6 +154,10 @@ def assignable(found: Substitution, given: Type, wanted: Type) -> bool:
     if kind != wanted.kind or given.name != wanted.name or len(given.parameters) != len(wanted.parameters):
         return False
     return all(assignable(found, a, b) for a, b in zip(given.parameters, wanted.parameters, strict=True))
+
+
+def _unwrapped(candidate: Type) -> Type:
+    return candidate.parameters[0] if candidate.kind == "wrapper" else candidate
 
 
 def all_assignable(found: Substitution, given: Iterable[Type], wanted: Iterable[Type]) -> Substitution | None:
