@@ -14,6 +14,8 @@ from drakkar.errors import DrakkarError
 from tests.cluster.apiserver.ports import HEAD, Port, status, with_port
 from tests.cluster.apiserver.world import PODS, pod
 
+PROTOCOL = "v5.channel.k8s.io"
+
 
 class Session:
     """Echoes its input in upper case, then ends with the given code."""
@@ -82,7 +84,9 @@ def frame(payload: bytes, opcode: int = 2) -> bytes:
     mask = os.urandom(4)
     size = len(payload)
     length = bytes((0x80 | size,)) if size < 126 else bytes((0x80 | 126,)) + size.to_bytes(2, "big")
-    return bytes((0x80 | opcode,)) + length + mask + bytes(byte ^ mask[i % 4] for i, byte in enumerate(payload))
+    pattern = (mask * (size // 4 + 1))[:size]
+    masked = int.from_bytes(payload, "big") ^ int.from_bytes(pattern, "big")
+    return bytes((0x80 | opcode,)) + length + mask + masked.to_bytes(size, "big")
 
 
 async def receive(reader: asyncio.StreamReader) -> tuple[int, bytes]:
@@ -155,6 +159,90 @@ def test_a_session_is_refused_before_the_protocol_is_switched() -> None:
         assert missing.startswith(b"HTTP/1.1 404 ")
         code, _, answer = await port.ask("POST", f"{PODS}/p/exec?command=ls&stdout=true")
         assert (code, status(answer)["message"]) == (400, "Upgrade request required")
+
+    with_port(body)
+
+
+def test_what_the_node_refuses_is_told_on_the_error_channel() -> None:
+    async def body(port: Port) -> None:
+        node = await running_pod(port)
+
+        async def refuse(*_: Any, **__: Any) -> Session:
+            raise DrakkarError('exec: "nope": executable file not found in $PATH', reason="StartError")
+
+        node.exec = node.attach = refuse  # type: ignore[method-assign,assignment]
+        for path in (f"{PODS}/p/exec?command=nope&stdout=true", f"{PODS}/p/attach?stdout=true"):
+            reader, _, head = await upgrade(port, path, "v5.channel.k8s.io")
+            assert head.startswith(b"HTTP/1.1 101 ")
+            _, payload = await receive(reader)
+            found = msgspec.json.decode(payload[1:])
+            assert (payload[0], found["status"], found["reason"]) == (3, "Failure", "InternalError")
+            assert found["message"].endswith('exec: "nope": executable file not found in $PATH')
+            assert (await receive(reader))[0] == 8
+        code, _, answer = await port.ask("POST", f"{PODS}/p/portforward?ports=80")
+        assert (code, "port forwarding" in status(answer)["message"]) == (400, True)
+
+    with_port(body)
+
+
+class Slow(Session):
+    """Reads its input only when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.reads = asyncio.Event()
+        self.received = bytearray()
+
+    async def write_stdin(self, data: bytes) -> None:
+        await self.reads.wait()
+        self.received += data
+
+    async def close_stdin(self) -> None:
+        self._input.put_nowait(b"")
+
+
+def test_a_process_that_reads_slowly_slows_its_client_down() -> None:
+    async def body(port: Port) -> None:
+        node = await running_pod(port)
+        slow = node.session = Slow()
+        reader, writer, _ = await upgrade(
+            port, f"{PODS}/p/exec?command=cat&stdin=true&stdout=true", "v5.channel.k8s.io"
+        )
+        await receive(reader)
+        chunk = os.urandom(32768)
+        message = frame(b"\x00" + chunk)
+        for _ in range(640):  # twenty megabytes
+            writer.write(message)
+        sending = asyncio.ensure_future(writer.drain())
+        await asyncio.sleep(0.1)
+        assert not sending.done()  # the client feels it
+        slow.reads.set()
+        await sending
+        writer.write(frame(b"\xff\x00"))
+        opcode = 9
+        while opcode == 9:  # pings, if this took a while
+            opcode, payload = await receive(reader)
+        assert msgspec.json.decode(payload[1:])["status"] == "Success"
+        assert slow.received == chunk * 640
+
+    with_port(body)
+
+
+def test_a_client_that_vanishes_while_it_is_held_ends_the_session() -> None:
+    async def body(port: Port) -> None:
+        node = await running_pod(port)
+        slow = node.session = Slow()
+        reader, writer, _ = await upgrade(
+            port, f"{PODS}/p/exec?command=cat&stdin=true&stdout=true", "v5.channel.k8s.io"
+        )
+        await receive(reader)
+        for _ in range(640):
+            writer.write(frame(b"\x00" + bytes(32768)))
+        await asyncio.sleep(0.05)
+        writer.transport.abort()
+        async with asyncio.timeout(10):
+            while not slow.closed:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
 
     with_port(body)
 

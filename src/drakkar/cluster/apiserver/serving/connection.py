@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import select
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from email.utils import formatdate
 from http import HTTPStatus
 from time import time
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import parse_qsl
 
 import httptools
@@ -35,6 +36,7 @@ HEAD_LIMIT: Final = 1 << 16
 PIPELINE_LIMIT: Final = 16
 IDLE_SECONDS: Final = 600.0
 LINGER_SECONDS: Final = 0.3
+HELD_SECONDS: Final = 1.0
 REQUEST_SECONDS: Final = 60.0
 """How long a request may take to arrive; how long it takes to be answered is not limited."""
 
@@ -85,6 +87,7 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._deadline = math.inf
         self._socket: WebSocket | None = None
+        self._held: asyncio.TimerHandle | None = None
         self._rest = b""
         self._refused = False
         self.closing = False
@@ -100,6 +103,8 @@ class Connection(asyncio.Protocol):
         del exc
         if self._timer is not None:
             self._timer.cancel()
+        if self._held is not None:
+            self._held.cancel()
         self._connections.closed(self)
         self._writable.set()
         if self._socket is not None:
@@ -270,7 +275,7 @@ class Connection(asyncio.Protocol):
         asked = ApiRequest(request.method, path, query, request.headers, b"")
 
         def accept(subprotocol: str) -> WebSocket:
-            self._socket = WebSocket(self._write, self._drain)
+            self._socket = WebSocket(self._write, self._drain, self._hold)
             self._write(WebSocket.greeting(request.headers, subprotocol))
             if self._rest:
                 self._socket.received(self._rest)
@@ -284,6 +289,29 @@ class Connection(asyncio.Protocol):
     async def _drain(self) -> None:
         if not self._writable.is_set():
             await self._writable.wait()
+
+    def _hold(self, held: bool) -> None:
+        """Stop reading from a peer that is faster than its receiver, or go on."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if held:
+            self._transport.pause_reading()
+            self._held = self._loop.call_later(HELD_SECONDS, self._look_at_peer)
+        else:
+            self._transport.resume_reading()
+            if self._held is not None:
+                self._held.cancel()
+
+    def _look_at_peer(self) -> None:
+        """Who is not read from is not seen leaving, either (the end of the stream lies behind what is unread). A ping
+        makes the system of a peer that is gone reset the connection, and the socket is asked about that."""
+        if self._transport is None or self._socket is None:
+            return
+        self._socket.ping()
+        if _has_left(self._transport.get_extra_info("socket")):
+            self._transport.abort()
+        else:
+            self._held = self._loop.call_later(HELD_SECONDS, self._look_at_peer)
 
     def _waiting_for_upgrade(self) -> bool:
         return bool(self._waiting) or self._task is not None
@@ -341,6 +369,14 @@ async def _one_by_one(pieces: list[Callable[[], bytes]]) -> AsyncGenerator[bytes
     for piece in pieces:
         yield piece()
         await asyncio.sleep(0)
+
+
+def _has_left(peer: Any) -> bool:
+    """Whether the other side has closed a connection that may still hold unread bytes."""
+    left = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
+    poll = select.poll()
+    poll.register(peer.fileno(), left)
+    return bool(poll.poll(0))
 
 
 def split_url(url: bytes) -> tuple[str, dict[str, str], dict[str, list[str]]]:

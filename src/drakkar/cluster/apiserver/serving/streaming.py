@@ -19,8 +19,7 @@ from drakkar.cluster.apiserver.calls import Answer, Call
 from drakkar.cluster.apiserver.paths import request_info, truth
 from drakkar.cluster.apiserver.server import ApiServer
 from drakkar.cluster.apiserver.serving.websockets import WebSocket
-from drakkar.cluster.apiserver.subresources.logs import node_refusal
-from drakkar.cluster.apiserver.subresources.sessions import locate
+from drakkar.cluster.apiserver.subresources.sessions import locate, refuse_forwarding
 from drakkar.cluster.streams import ERROR, RESIZE, STDIN, ExecSession
 from drakkar.errors import DrakkarError
 from drakkar.kube.transport import ApiRequest
@@ -41,6 +40,13 @@ async def serve_stream(
     except statuses.StatusError as refusal:
         return Answer(refusal.code, refusal.status, headers=refusal.headers)
     socket = accept(protocol)
+    if isinstance(session, DrakkarError):
+        # As the stream translator of Kubernetes does: a handshake that fails would only make the client try SPDY, and
+        # show the refusal of that instead of the reason.
+        reason = statuses.internal_error(session.message).status
+        await socket.send(bytes((ERROR,)) + msgspec.json.encode(reason))
+        socket.close()
+        return None
     try:
         await _pump(socket, session, protocol)
     finally:
@@ -49,7 +55,10 @@ async def serve_stream(
     return None
 
 
-async def _start(server: ApiServer, request: ApiRequest, repeated: Mapping[str, list[str]]) -> tuple[ExecSession, str]:
+async def _start(
+    server: ApiServer, request: ApiRequest, repeated: Mapping[str, list[str]]
+) -> tuple[ExecSession | DrakkarError, str]:
+    """The session (or why the node cannot begin it) and the protocol; raises `StatusError` for a wrong request."""
     query = request.query
     info = request_info(request.method, request.path, query)
     user = server.identify(request.headers)
@@ -68,8 +77,7 @@ async def _start(server: ApiServer, request: ApiRequest, repeated: Mapping[str, 
         info,
         row,
     )
-    if info.subresource == "portforward":
-        raise statuses.bad_request("port forwarding needs SPDY frames, which this server does not speak")
+    refuse_forwarding(call)
     node, container = locate(call)
     offered = [one.strip() for one in request.headers.get("sec-websocket-protocol", "").split(",")]
     protocol = next((one for one in PROTOCOLS if one in offered), "")
@@ -83,7 +91,7 @@ async def _start(server: ApiServer, request: ApiRequest, repeated: Mapping[str, 
             command = list(repeated.get("command", ()))
             session = await node.exec(call.info.namespace, call.name, container, command, **wanted)
     except DrakkarError as error:
-        raise node_refusal(error) from None
+        return error, protocol
     return session, protocol
 
 

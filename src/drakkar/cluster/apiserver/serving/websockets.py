@@ -12,18 +12,32 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
+_OVERHEAD: Final = 64
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _TEXT, _BINARY, _CLOSE, _PING, _PONG = 1, 2, 8, 9, 10
 MESSAGE_LIMIT: Final = 1 << 22
-QUEUE_LIMIT: Final = 256
+QUEUE_BYTES: Final = 1 << 20
+"""How much may wait for a slow receiver before the peer is no longer read from."""
 
 
 class WebSocket:
-    """Messages in and out. `receive` returns None once the peer has closed or vanished."""
+    """Messages in and out. `receive` returns None once the peer has closed or vanished.
 
-    def __init__(self, write: Callable[[bytes], None], drain: Callable[[], Awaitable[None]]) -> None:
+    `hold(True)` is called when the peer sends more than is received, `hold(False)` when it may go on.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[bytes], None],
+        drain: Callable[[], Awaitable[None]],
+        hold: Callable[[bool], None] = lambda _: None,
+    ) -> None:
         self._write = write
         self._drain = drain
+        self._hold = hold
+        self._held = False
+        self._queued = 0
+        self._partial = 0
         self._buffer = bytearray()
         self._parts: list[bytes] = []
         self._messages: deque[bytes] = deque()
@@ -51,7 +65,12 @@ class WebSocket:
                 return None
             self._arrived.clear()
             await self._arrived.wait()
-        return self._messages.popleft()
+        message = self._messages.popleft()
+        self._queued -= len(message) + _OVERHEAD
+        if self._held and self._queued <= QUEUE_BYTES // 2 and not self._closed:
+            self._held = False
+            self._hold(False)
+        return message
 
     async def send(self, message: bytes) -> None:
         """Send one binary message, waiting while the peer is slow."""
@@ -64,6 +83,11 @@ class WebSocket:
         if not self._closed:
             self._frame(_CLOSE, code.to_bytes(2, "big"))
             self.lost()
+
+    def ping(self) -> None:
+        """Ask for a sign of life."""
+        if not self._closed:
+            self._frame(_PING, b"")
 
     def lost(self) -> None:
         """The connection is gone."""
@@ -85,15 +109,25 @@ class WebSocket:
         elif opcode == _CLOSE:
             self.close()
         elif opcode in (0, _TEXT, _BINARY):
-            self._parts.append(payload)
-            if sum(map(len, self._parts)) > MESSAGE_LIMIT or len(self._messages) > QUEUE_LIMIT:
+            if payload:
+                self._parts.append(payload)
+            self._partial += len(payload)
+            if self._partial > MESSAGE_LIMIT:
                 self.close(1009)
             elif final:
-                self._messages.append(b"".join(self._parts))
-                self._parts.clear()
-                self._arrived.set()
+                self._queue(b"".join(self._parts))
         elif opcode != _PONG:
             self.close(1002)
+
+    def _queue(self, message: bytes) -> None:
+        self._parts.clear()
+        self._partial = 0
+        self._messages.append(message)
+        self._queued += len(message) + _OVERHEAD
+        self._arrived.set()
+        if self._queued > QUEUE_BYTES and not self._held:
+            self._held = True
+            self._hold(True)
 
     def _next_frame(self) -> tuple[bool, int, bytes] | None:
         buffer = self._buffer

@@ -24,5 +24,12 @@ def locate(call: Call) -> tuple[NodeStreams, str]:
 
 def plain(call: Call) -> Answer:
     """A request that does not ask for a websocket."""
+    refuse_forwarding(call)
     locate(call)
     raise statuses.bad_request("Upgrade request required")
+
+
+def refuse_forwarding(call: Call) -> None:
+    """Raises `StatusError` for portforward."""
+    if call.info.subresource == "portforward":
+        raise statuses.bad_request("port forwarding needs SPDY frames, which this server does not speak")
