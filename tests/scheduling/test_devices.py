@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from drakkar.scheduling.device_taints import apply_rules, seconds_left, selects
+from drakkar.scheduling.device_taints import seconds_left, selects
 from drakkar.scheduling.extended_resources import ClassNames, extended_requests, special_claim
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -77,16 +77,6 @@ def test_what_a_rule_covers(selector: dict[str, str], covered: bool) -> None:
 
 def test_a_rule_without_selector_covers_nothing() -> None:
     assert not selects({"spec": {"taint": TAINT}}, "d", "p", "x")
-
-
-def test_rules_add_to_the_taints_of_the_driver() -> None:
-    own = {"key": "own", "effect": "NoSchedule"}
-    devices = [{"name": "x", "taints": [own]}, {"name": "y"}]
-    piece = {"spec": {"driver": "d", "pool": {"name": "p"}, "devices": devices}}
-    changed = apply_rules(piece, [rule(device="x")])
-    assert changed["spec"]["devices"] == [{"name": "x", "taints": [own, TAINT]}, {"name": "y"}]
-    assert piece["spec"]["devices"][0]["taints"] == [own]
-    assert apply_rules(piece, [rule(driver="other")]) is piece
 
 
 @pytest.mark.parametrize(

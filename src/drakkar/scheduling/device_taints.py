@@ -1,7 +1,7 @@
-"""Taints that administrators put on devices by DeviceTaintRule (KEP-5055).
+"""How long a pod may stay on a tainted device or node (KEP-5055, and node taints before it).
 
-Allocation and eviction both see devices with the taints of all matching rules added to those of the driver. Rules are
-applied to whole slices, so that everything behind them works on ordinary ResourceSlices.
+Which devices a DeviceTaintRule covers is the allocator's knowledge (`allocation.taint_rules`); eviction asks the same
+question of single devices here.
 """
 
 from __future__ import annotations
@@ -10,39 +10,14 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from drakkar.allocation.taint_rules import TaintRule
 from drakkar.kube.clock import parse_rfc3339
 from drakkar.scheduling.taints import tolerates
 
-Rule = Mapping[str, Any]
 
-
-def selects(rule: Rule, driver: str, pool: str, device: str | None = None) -> bool:
-    """Whether `rule` covers a device, or, with `device` None, possibly some device of the pool.
-
-    A missing selector covers nothing, an empty one everything.
-    """
-    selector = (rule.get("spec") or {}).get("deviceSelector")
-    if selector is None:
-        return False
-    wanted = selector.get("driver"), selector.get("pool"), selector.get("device")
-    actual = driver, pool, wanted[2] if device is None else device
-    return all(want is None or want == value for want, value in zip(wanted, actual, strict=True))
-
-
-def apply_rules(piece: Mapping[str, Any], rules: Iterable[Rule]) -> Mapping[str, Any]:
-    """The slice `piece` with the taints of `rules` added to its devices; `piece` itself where no rule covers any."""
-    spec = piece.get("spec") or {}
-    driver, pool = spec.get("driver") or "", (spec.get("pool") or {}).get("name") or ""
-    relevant = [rule for rule in rules if selects(rule, driver, pool)]
-    if not relevant:
-        return piece
-    devices = [_tainted(device, relevant, driver, pool) for device in spec.get("devices") or ()]
-    return {**piece, "spec": {**spec, "devices": devices}}
-
-
-def _tainted(device: Mapping[str, Any], rules: Iterable[Rule], driver: str, pool: str) -> Mapping[str, Any]:
-    added = [rule["spec"]["taint"] for rule in rules if selects(rule, driver, pool, device.get("name") or "")]
-    return {**device, "taints": [*(device.get("taints") or ()), *added]} if added else device
+def selects(rule: Mapping[str, Any], driver: str, pool: str, device: str) -> bool:
+    """Whether `rule` (DeviceTaintRule, v1 JSON) covers a device: without a selector none, with an empty one each."""
+    return TaintRule.from_object(rule).covers(driver, pool, device)
 
 
 def seconds_left(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]], now: datetime) -> float | None:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from drakkar.allocation.state import ClusterState
+from drakkar.allocation.taint_rules import TaintRule
 from drakkar.cluster.scheduler.cluster_view import ClusterView
-from drakkar.scheduling.device_taints import apply_rules, selects
 from drakkar.scheduling.extended_resources import ANNOTATION, ClassNames
 from drakkar.scheduling.node_affinity import NodeSelector
 
@@ -98,7 +98,7 @@ class DeviceState:
             self._touch_slice(before)
         self._slices[name] = piece
         self._widen(piece, 1)
-        self.state.upsert_slice(apply_rules(piece, self._rules.values()))
+        self.state.upsert_slice(piece)
         self._touch_slice(piece)
 
     def drop_slice(self, piece: Object) -> None:
@@ -131,13 +131,15 @@ class DeviceState:
         self._rules[name] = rule
         if before is not None and before.get("spec") == rule.get("spec"):
             return False
-        self._retaint([rule] if before is None else [before, rule])
+        self.state.upsert_taint_rule(rule)
+        self._touch_pools([rule] if before is None else [before, rule])
         return True
 
     def drop_rule(self, rule: Object) -> None:
         before = self._rules.pop(rule["metadata"]["name"], None)
         if before is not None:
-            self._retaint([before])
+            self.state.remove_taint_rule(before)
+            self._touch_pools([before])
 
     # What the scheduler itself decides
 
@@ -232,12 +234,11 @@ class DeviceState:
         self.class_names = ClassNames(self._classes.values())
         self._view.touch_all()
 
-    def _retaint(self, rules: Iterable[Object]) -> None:
-        affected = list(rules)
+    def _touch_pools(self, rules: Iterable[Object]) -> None:
+        concerned = [TaintRule.from_object(rule) for rule in rules]
         for piece in self._slices.values():
             spec = piece["spec"]
-            if any(selects(rule, spec["driver"], spec["pool"]["name"]) for rule in affected):
-                self.state.upsert_slice(apply_rules(piece, self._rules.values()))
+            if any(rule.covers_pool(spec["driver"], spec["pool"]["name"]) for rule in concerned):
                 self._touch_slice(piece)
 
 
