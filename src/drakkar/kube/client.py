@@ -48,10 +48,6 @@ class Client:
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
         self._field_manager = field_manager
 
-    def for_manager(self, field_manager: str) -> Client:
-        """The same connection, writing under another field manager's name."""
-        return Client(self.transport, user_agent=field_manager, field_manager=field_manager)
-
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> dict[str, Any]:
         return await self._object("GET", resource.path(namespace, name))
 

@@ -16,7 +16,6 @@ from drakkar.kube.quantity import Quantity
 Amounts = dict[str, int]
 """Resource name to amount; cpu in thousandths, other resources in whole units."""
 
-NATIVE = ("cpu", "memory", "ephemeral-storage")
 _POD_LEVEL = ("cpu", "memory")
 _DEFAULT_CPU = 100
 _DEFAULT_MEMORY = 200 * 1024 * 1024

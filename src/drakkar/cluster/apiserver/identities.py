@@ -47,7 +47,6 @@ class User(msgspec.Struct, frozen=True):
 
 ANONYMOUS: Final = User("system:anonymous", (UNAUTHENTICATED,))
 ADMIN: Final = User("kubernetes-admin", (MASTERS, AUTHENTICATED))
-APISERVER: Final = User("system:apiserver", (MASTERS, AUTHENTICATED))
 
 
 def service_account(

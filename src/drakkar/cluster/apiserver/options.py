@@ -17,7 +17,6 @@ from drakkar.cluster.apiserver.paths import truth
 
 _VALIDATIONS: Final = ("", "Ignore", "Warn", "Strict")
 _POLICIES: Final = ("Foreground", "Background", "Orphan")
-APPLY_TYPES: Final = ("application/apply-patch+yaml",)
 
 
 def _dry_run_problems(values: Sequence[str]) -> list[tuple[str, str, str]]:

@@ -363,12 +363,6 @@ class Registry:
     def get(self, group: str, version: str, plural: str) -> ApiResource | None:
         return self._rows.get((group, version, plural))
 
-    def of_kind(self, group: str, version: str, kind: str) -> ApiResource | None:
-        """The row that serves `kind`; None if nothing does."""
-        return next(
-            (row for row in self._rows.values() if (row.group, row.version, row.kind) == (group, version, kind)), None
-        )
-
     def rows(self) -> list[ApiResource]:
         return list(self._rows.values())
 

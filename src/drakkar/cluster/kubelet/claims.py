@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,6 @@ from drakkar.cluster.kubelet.podspec import Pod, Spec
 from drakkar.errors import DrakkarError
 from drakkar.kube.client import ApiError, Client
 from drakkar.kube.resources import RESOURCE_CLAIMS
-
-_log = logging.getLogger(__name__)
 
 
 class ClaimError(DrakkarError):

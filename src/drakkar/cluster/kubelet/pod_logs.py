@@ -11,12 +11,10 @@ from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from drakkar.cluster.kubelet.directory_watch import watch_directory
 from drakkar.kube.clock import parse_rfc3339
-
-_CHUNK: Final = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -22,7 +21,6 @@ from drakkar.errors import DrakkarError
 
 _KINDS: Final = {"startup": "startupProbe", "readiness": "readinessProbe", "liveness": "livenessProbe"}
 _OUTPUT_LIMIT: Final = 10 * 1024
-_log = logging.getLogger(__name__)
 
 Failed = Callable[[Spec, ContainerState, str], None]
 """Told when a liveness or startup probe gives up on a container: (spec, state, kind)."""

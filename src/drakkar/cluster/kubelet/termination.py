@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -21,7 +20,6 @@ from drakkar.errors import DrakkarError
 
 _SIGNALS: Final = signal.Signals.__members__
 _MINIMUM: Final = 1.0
-_log = logging.getLogger(__name__)
 
 
 async def stop_containers(

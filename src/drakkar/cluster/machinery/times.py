@@ -22,7 +22,6 @@ __all__ = [
 
 TIME_LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
 MICRO_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
-_PLAIN: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _PLAIN_MICRO: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
 _STEPS: Final = (
     (re.compile(r"\d{4}", re.ASCII), "2006", None),

@@ -21,11 +21,6 @@ class PatchError(ValueError):
         self.reason = reason
         self.details = details
 
-    @property
-    def status_code(self) -> int:
-        """The HTTP status."""
-        return self.code
-
     @classmethod
     def bad_request(cls, message: str) -> PatchError:
         """400: the patch cannot be understood."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from drakkar.api import names, shared
+from drakkar.api import shared
 from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required
 
 __all__ = ["check_volumes"]
@@ -141,8 +141,3 @@ def _check_projection(source: Json, path: str) -> Found:
         if not part.get("path"):
             found.append(required(f"{path}.serviceAccountToken.path"))
     return found
-
-
-def check_volume_name(name: str, path: str) -> Found:
-    """A DNS label, as volumes and devices are named."""
-    return [invalid(path, name, text) for text in names.dns_label(name)]
