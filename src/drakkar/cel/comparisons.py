@@ -18,9 +18,9 @@ from drakkar.cel.values import (
     NO_SUCH_OVERLOAD,
     UNHASHABLE,
     Failure,
+    KeyedMap,
     OpaqueValue,
     Panic,
-    UInt,
     equal,
     is_ordered,
     key_in,
@@ -39,7 +39,6 @@ _TESTS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "_>_": operator.gt,
     "_>=_": operator.ge,
 }
-_SCALARS: Final = frozenset({int, bool, float, UInt})
 
 
 def _price_equal(left: Any, right: Any, negated: bool) -> int:
@@ -174,6 +173,8 @@ def membership(value: Step, container: Step, is_list: bool, precise: bool) -> St
     def body(frame: Frame) -> Any:
         wanted = compute(frame)
         values = other(frame)
+        if type(wanted) in UNHASHABLE and type(values) in (dict, KeyedMap):
+            raise Panic(f"internal error: runtime error: hash of unhashable type {UNHASHABLE[type(wanted)]}")
         spent = frame[0] + (size_of(values) if is_list else 1)
         frame[0] = spent
         if spent > frame[1]:

@@ -17,6 +17,12 @@ ATTRIBUTE_PREFIX: Final = "a\0"
 CAPACITY_PREFIX: Final = "c\0"
 
 
+class Names(dict[str, Any]):
+    """The attributes or capacities of one domain."""
+
+    __slots__ = ()
+
+
 class Domains(dict[str, dict[str, Any]]):
     """A map from domain to names in which every domain can be looked up."""
 
@@ -72,7 +78,7 @@ class DeviceValue(dict[str, Any]):
         domain, slash, short = name.partition("/")
         if not slash:
             domain, short = driver, name
-        domains.setdefault(domain, {})[short] = value
+        domains.setdefault(domain, Names())[short] = value
         self.flat[f"{prefix}{domain}\0{short}"] = value
 
 

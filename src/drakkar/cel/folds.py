@@ -12,26 +12,15 @@ from typing import Any, Final
 from drakkar.cel.expressions import CallNode, FoldNode, ListNode, Node
 from drakkar.cel.macros import ACCUMULATOR
 from drakkar.cel.steps import Body, DeadlineReached, Frame, LimitReached, Step
-from drakkar.cel.values import NO_SUCH_OVERLOAD, Failure, keys_of, type_name
+from drakkar.cel.values import NO_SUCH_OVERLOAD, Failure, KeyedMap, go_name, keys_of
 
 _ROUNDS_BETWEEN_CHECKS: Final = 100
-_GO_NAMES: Final = {
-    "string": "types.String",
-    "int": "types.Int",
-    "uint": "types.Uint",
-    "double": "types.Double",
-    "bool": "types.Bool",
-    "bytes": "types.Bytes",
-    "null_type": "types.Null",
-    "google.protobuf.Duration": "types.Duration",
-    "google.protobuf.Timestamp": "types.Timestamp",
-}
 
 
 def _not_iterable(value: Any, two: bool) -> Any:
     if type(value) is Failure:
         return value
-    name = _GO_NAMES.get(type_name(value), type_name(value))
+    name = go_name(value)
     if two:
         return Failure(f"unsupported comprehension range type: {name}")
     return Failure(f"got '{name}', expected iterable type")
@@ -43,7 +32,7 @@ def _rounds(values: Any, two: bool) -> Iterable[Any]:
         return enumerate(values) if two else values
     if not two:
         return keys_of(values)
-    return values.items() if type(values) is dict else zip(keys_of(values), values.values(), strict=True)
+    return values.items() if type(values) is not KeyedMap else zip(keys_of(values), values.values(), strict=True)
 
 
 def general(

@@ -7,13 +7,12 @@ error. The paths of device selectors, `device.attributes["domain"].id`, are one 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
-from drakkar.cel.device import ATTRIBUTE_PREFIX, CAPACITY_PREFIX, Domains
+from drakkar.cel.device import ATTRIBUTE_PREFIX, CAPACITY_PREFIX, Domains, Names
 from drakkar.cel.sizes import MOST
 from drakkar.cel.steps import Body, Frame, LimitReached, Step
-from drakkar.cel.values import NO_SUCH_OVERLOAD, NONE, Failure, Optional, UInt, key_in
+from drakkar.cel.values import KEY_TYPES, NO_SUCH_OVERLOAD, NONE, Failure, Optional, UInt, go_name, key_in
 
 _MISSING: Final = object()
 _FLAT: Final = {"attributes": ATTRIBUTE_PREFIX, "capacity": CAPACITY_PREFIX}
@@ -109,9 +108,9 @@ class Path:
         def body(frame: Frame) -> Any:
             names = frame[slot][field.key]
             key = compute(frame)
-            if type(key) is Failure:
+            if type(key) not in KEY_TYPES:
                 frame[0] += 2
-                return key
+                return key if type(key) is Failure else Failure(f"invalid qualifier type: {go_name(key)}")
             frame[0] += 3
             found = names.get(key, _EMPTY).get(name) if type(key) is str else None
             return missing if found is None else found
@@ -132,9 +131,9 @@ class Path:
         def body(frame: Frame) -> Any:
             names = frame[slot][field.key]
             found = compute(frame)
-            if type(found) is Failure:
+            if type(found) not in KEY_TYPES:
                 frame[0] += 2
-                return found
+                return found if type(found) is Failure else Failure(f"invalid qualifier type: {go_name(found)}")
             frame[0] += 3
             return names.get(found, _EMPTY) if type(found) is str else _EMPTY
 
@@ -217,7 +216,7 @@ class Path:
 
             def single(frame: Frame) -> Any:
                 value = root(frame)
-                if type(value) is dict:
+                if type(value) is Names or type(value) is dict:
                     found = value.get(key)
                     if found is not None:
                         frame[0] += 1
@@ -386,6 +385,8 @@ def _walk(root: Body, qualifiers: tuple[Qualifier, ...], precise: bool) -> Body:
                 value, optional = value.value, True
             if compute is not None:
                 key = compute(frame)
+                if type(key) not in KEY_TYPES and type(key) is not Failure:
+                    key = Failure(f"invalid qualifier type: {go_name(key)}")
             if is_optional:
                 optional = True
             if type(key) is Failure:
@@ -445,9 +446,6 @@ def lazy_reader(slot: int, start: Body, unset: object) -> Body:
         return value
 
     return body
-
-
-Resolver = Callable[[Step], Body]
 
 
 def resolve_step(step: Step, precise: bool) -> Body:

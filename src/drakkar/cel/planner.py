@@ -29,16 +29,16 @@ from drakkar.cel.signatures import Overload, Price
 from drakkar.cel.steps import FIRST_SLOT, Body, Frame, LimitReached, Step, charged, constant
 from drakkar.cel.types import Type
 from drakkar.cel.values import (
+    KEY_TYPES,
     NO_SUCH_OVERLOAD,
     UNHASHABLE,
     Failure,
     Optional,
     Panic,
     TypeValue,
-    UInt,
+    go_name,
     key_of,
     map_of_entries,
-    type_name,
 )
 
 _FOLDED: Final = frozenset(["bool", "bytes", "double", "dyn", "duration", "int", "string", "timestamp", "type", "uint"])
@@ -52,7 +52,6 @@ _SINGLETONS: Final = frozenset(
 _HASHABLE: Final = frozenset({bool, int, float, str})
 _UNSET: Final = object()
 _BYTES_KEY: Final = "runtime error: hash of unhashable type types.Bytes"
-_KEY_TYPES: Final = frozenset({str, int, UInt, bool, float})
 _DEVICE: Final = "kubernetes.DRADevice"
 _MEMBERSHIP: Final = frozenset(("@in", "in", "_in_"))
 
@@ -161,8 +160,8 @@ class Planner:
         operand, key_node = node.arguments
         path, key = self.path_of(self.plan(operand)), self.plan(key_node)
         if key.constant:
-            if type(key.value) not in _KEY_TYPES:
-                raise FoldingProblem(f"invalid qualifier type: {type_name(key.value)}")
+            if type(key.value) not in KEY_TYPES:
+                raise FoldingProblem(f"invalid qualifier type: {go_name(key.value)}")
             return path.extended(Qualifier(key.value, None, optional)).step(self.precise)
         return path.extended(Qualifier(None, resolve_step(key, self.precise), optional)).step(self.precise)
 

@@ -178,6 +178,37 @@ UNHASHABLE: Final[dict[type, str]] = {bytes: "types.Bytes", Version: "cel.Semver
 """Values that upstream's hash tables refuse, by a panic."""
 
 
+KEY_TYPES: Final = frozenset({str, int, UInt, bool, float})
+"""Values that may select something: `x[key]`."""
+_GO_NAMES: Final[dict[str, str]] = {
+    "string": "types.String",
+    "int": "types.Int",
+    "uint": "types.Uint",
+    "double": "types.Double",
+    "bool": "types.Bool",
+    "bytes": "types.Bytes",
+    "null_type": "types.Null",
+    "list": "*types.baseList",
+    "map": "*types.baseMap",
+    "type": "*types.Type",
+    "optional_type": "*types.Optional",
+    "google.protobuf.Duration": "types.Duration",
+    "google.protobuf.Timestamp": "types.Timestamp",
+    "kubernetes.Quantity": "cel.Quantity",
+    "kubernetes.Semver": "cel.Semver",
+    "kubernetes.URL": "cel.URL",
+    "kubernetes.NamedFormat": "*cel.Format",
+    "net.IP": "cel.IP",
+    "net.CIDR": "cel.CIDR",
+}
+
+
+def go_name(value: Any) -> str:
+    """The name of a value's class in upstream's code, which some errors mention."""
+    name = type_name(value)
+    return _GO_NAMES.get(name, name)
+
+
 def type_name(value: Any) -> str:
     """The name of a value's type at run time."""
     name = TYPE_NAMES.get(type(value))
