@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from drakkar.cluster.controllers.controller import Context, Controller, Key, Object, key_of
+from drakkar.cluster.controllers.owners import owner_reference
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.resources import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_QUOTAS
 
@@ -195,16 +196,7 @@ def claim_from_template(pod: Object, reference_name: str, template: Object) -> O
             "generateName": generate_name(metadata["name"], reference_name),
             "namespace": metadata["namespace"],
             "annotations": {**(wanted.get("annotations") or {}), CLAIM_NAME_ANNOTATION: reference_name},
-            "ownerReferences": [
-                {
-                    "apiVersion": "v1",
-                    "kind": "Pod",
-                    "name": metadata["name"],
-                    "uid": metadata["uid"],
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
+            "ownerReferences": [owner_reference(pod, PODS)],
         },
         "spec": spec.get("spec") or {},
     }

@@ -12,7 +12,7 @@ from drakkar.cluster.controllers import pods, revisions
 from drakkar.cluster.controllers.controller import Context, Controller, Key, Object, key_of
 from drakkar.cluster.controllers.evictions import delete_pod
 from drakkar.cluster.controllers.expectations import Expectations
-from drakkar.cluster.controllers.owners import claim_dependents, controller_index, controller_of, orphans_of
+from drakkar.cluster.controllers.owners import claim_dependents, controller_index, orphans_of
 from drakkar.cluster.controllers.rollouts import share_of
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.resources import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS
@@ -56,16 +56,9 @@ class DaemonSets(Controller):
             self.queue.add(key_of(one))
 
     def _on_pod(self, kind: str, old: Object | None, new: Object | None) -> None:
-        pod = new or old
-        owner = controller_of(pod) if pod else None
-        if pod is None or owner is None or owner["kind"] != "DaemonSet":
-            return
-        key = pod["metadata"]["namespace"], owner["name"]
-        if new is None or pods.is_deleting(new):
-            self._expected.see_deleted(key, pod["metadata"]["uid"])
-        elif kind == "ADDED":
-            self._expected.see_created(key, pod["metadata"]["uid"])
-        self.queue.add(key)
+        key = self._expected.observe("DaemonSet", kind, old, new)
+        if key is not None:
+            self.queue.add(key)
 
     async def reconcile(self, key: Key) -> float | None:
         daemon = self._sets.get(*key)

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from drakkar.cluster.controllers import pods
+from drakkar.cluster.controllers.controller import Key
+from drakkar.cluster.controllers.owners import Object, controller_of
 from drakkar.kube.clock import Clock
 
 _GIVE_UP = 300.0
@@ -32,14 +35,19 @@ class Expectations:
         if self._seen_first.pop("-" + uid, None) is None:
             self._open.setdefault(key, {})["-" + uid] = self._clock.monotonic()
 
-    def see_created(self, key: Hashable, uid: str) -> None:
-        """The informer shows the object."""
-        self._see(key, "+" + uid)
-
-    def see_deleted(self, key: Hashable, uid: str) -> None:
-        """The informer shows it gone or going."""
-        self._see(key, "-" + uid)
-        self._see(key, "+" + uid, remember=False)
+    def observe(self, owner_kind: str, event: str, old: Object | None, new: Object | None) -> Key | None:
+        """Note what the informer shows of a pod; the key of its owner, or None unless an `owner_kind` controls it."""
+        pod = new or old
+        owner = controller_of(pod) if pod else None
+        if pod is None or owner is None or owner["kind"] != owner_kind:
+            return None
+        key, uid = (pod["metadata"]["namespace"], owner["name"]), pod["metadata"]["uid"]
+        if new is None or pods.is_deleting(new):
+            self._see(key, "-" + uid)
+            self._see(key, "+" + uid, remember=False)
+        elif event == "ADDED":
+            self._see(key, "+" + uid)
+        return key
 
     def met(self, key: Hashable) -> bool:
         """Whether the cache shows everything that was written for `key`."""

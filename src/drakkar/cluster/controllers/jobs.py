@@ -13,7 +13,7 @@ from typing import Any
 from drakkar.cluster.controllers import conditions, job_pods, pods
 from drakkar.cluster.controllers.controller import Context, Controller, Object, key_of
 from drakkar.cluster.controllers.expectations import Expectations
-from drakkar.cluster.controllers.owners import controller_index, controller_of
+from drakkar.cluster.controllers.owners import controller_index
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.clock import parse_rfc3339, rfc3339
 from drakkar.kube.resources import JOBS, PODS
@@ -59,15 +59,9 @@ class Jobs(Controller):
         self.enqueue(kind, old, new)
 
     def _on_pod(self, kind: str, old: Object | None, new: Object | None) -> None:
-        pod = new or old
-        owner = controller_of(pod) if pod else None
-        if pod is None or owner is None or owner["kind"] != "Job":
+        key = self._expected.observe("Job", kind, old, new)
+        if key is None:
             return
-        key = pod["metadata"]["namespace"], owner["name"]
-        if new is None or pods.is_deleting(new):
-            self._expected.see_deleted(key, pod["metadata"]["uid"])
-        elif kind == "ADDED":
-            self._expected.see_created(key, pod["metadata"]["uid"])
         self.queue.add(key)
         if new is not None and job_pods.is_tracked(new) and self._jobs.get(*key) is None:
             self.queue.add(("orphan", *key_of(new)))

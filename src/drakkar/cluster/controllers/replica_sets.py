@@ -43,23 +43,12 @@ class ReplicaSets(Controller):
         self.enqueue(kind, old, new)
 
     def _on_pod(self, kind: str, old: Object | None, new: Object | None) -> None:
-        pod = new or old
-        if pod is None:
-            return
-        owner = controller_of(pod)
-        if owner is not None:
-            if owner["kind"] != "ReplicaSet":
-                return
-            key = pod["metadata"]["namespace"], owner["name"]
-            uid = pod["metadata"]["uid"]
-            if new is None or pods.is_deleting(new):
-                self._expected.see_deleted(key, uid)
-            elif kind == "ADDED":
-                self._expected.see_created(key, uid)
+        key = self._expected.observe("ReplicaSet", kind, old, new)
+        if key is not None:
             self.queue.add(key)
-        elif new is not None:
-            for one in self._sets.by_index("namespace", pod["metadata"]["namespace"]):
-                if _selector(one).matches(pod["metadata"].get("labels") or {}):
+        elif new is not None and controller_of(new) is None:
+            for one in self._sets.by_index("namespace", new["metadata"]["namespace"]):
+                if _selector(one).matches(new["metadata"].get("labels") or {}):
                     self.queue.add(key_of(one))
 
     async def reconcile(self, key: Key) -> float | None:
