@@ -135,3 +135,17 @@ def test_poisonous_numbers_are_errors() -> None:
     assert failure_of("quantity('1e9999999').add(quantity('1')).isInteger()").kind == "runtime"
     with pytest.raises(CelError, match="invalid int literal"):
         compiled("9" * 90_000 + " == 0")
+
+
+def test_rounds_of_nested_comprehensions_are_counted_together() -> None:
+    names = [f"lists.range(60).all(x{level}, " for level in range(3)]
+    calls = 0
+
+    def expired() -> bool:
+        nonlocal calls
+        calls += 1
+        return calls == 5
+
+    error = failure_of("".join(names) + "x0 + x1 + x2 >= 0" + ")" * 3, deadline=expired)
+    assert error.message.startswith("operation interrupted: deadline exceeded in line 1, column ")
+    assert error.cost < 10_000

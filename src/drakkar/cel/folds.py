@@ -14,8 +14,6 @@ from drakkar.cel.macros import ACCUMULATOR
 from drakkar.cel.steps import Body, DeadlineReached, Frame, LimitReached, Step
 from drakkar.cel.values import NO_SUCH_OVERLOAD, Failure, KeyedMap, go_name, keys_of
 
-_ROUNDS_BETWEEN_CHECKS: Final = 100
-
 
 def _not_iterable(value: Any, two: bool) -> Any:
     if type(value) is Failure:
@@ -57,7 +55,7 @@ def general(
         if type(values) is not list and not isinstance(values, dict):
             return _not_iterable(values, two)
         frame[accumulator] = start_body(frame)
-        countdown = _ROUNDS_BETWEEN_CHECKS
+        expired = frame[2]
         for item in _rounds(values, two):
             if two:
                 frame[first], frame[second] = item
@@ -70,11 +68,8 @@ def general(
             frame[accumulator] = advance(frame)
             if frame[0] > frame[1]:
                 raise LimitReached
-            countdown -= 1
-            if not countdown:
-                countdown = _ROUNDS_BETWEEN_CHECKS
-                if frame[2] is not None and frame[2]():
-                    raise DeadlineReached(position)
+            if expired is not None and expired():
+                raise DeadlineReached(position)
         return result_body(frame)
 
     return Step(0, body)
@@ -142,7 +137,7 @@ def _quantified(decisive: bool) -> Callable[..., Step]:
                         state = value if type(value) is Failure else NO_SUCH_OVERLOAD
                 if frame[0] > limit:
                     raise LimitReached
-                if expired is not None and not done % _ROUNDS_BETWEEN_CHECKS and expired():
+                if expired is not None and expired():
                     raise DeadlineReached(position)
             frame[0] += 1
             return state
@@ -161,7 +156,7 @@ def _exists_one(node: FoldNode, items: Step, slots: list[int], plan: Callable[[N
     def loop(frame: Frame, rounds: Iterable[Any], _: int, slot: int) -> Any:
         found, failure = 0, None
         limit, expired = frame[1], frame[2]
-        for done, item in enumerate(rounds, 1):
+        for item in rounds:
             if two:
                 frame[slot], frame[last] = item
             else:
@@ -175,7 +170,7 @@ def _exists_one(node: FoldNode, items: Step, slots: list[int], plan: Callable[[N
                 failure = value if type(value) is Failure else NO_SUCH_OVERLOAD
             if frame[0] > limit:
                 raise LimitReached
-            if expired is not None and not done % _ROUNDS_BETWEEN_CHECKS and expired():
+            if expired is not None and expired():
                 raise DeadlineReached(position)
         frame[0] += 2
         return found == 1 if failure is None else failure
@@ -200,7 +195,7 @@ def _mapped(node: FoldNode, items: Step, slots: list[int], plan: Callable[[Node]
         gathered: list[Any] = []
         failure: Failure | None = None
         limit, expired = frame[1], frame[2]
-        for done, item in enumerate(rounds, 1):
+        for item in rounds:
             if two:
                 frame[slot], frame[last] = item
             else:
@@ -212,7 +207,7 @@ def _mapped(node: FoldNode, items: Step, slots: list[int], plan: Callable[[Node]
             gathered.append(value)
             if frame[0] > limit:
                 raise LimitReached
-            if expired is not None and not done % _ROUNDS_BETWEEN_CHECKS and expired():
+            if expired is not None and expired():
                 raise DeadlineReached(position)
         frame[0] += 1
         return gathered if failure is None else failure
@@ -235,7 +230,7 @@ def _filtered(node: FoldNode, items: Step, slots: list[int], plan: Callable[[Nod
         gathered: list[Any] = []
         failure: Failure | None = None
         limit, expired = frame[1], frame[2]
-        for done, item in enumerate(rounds, 1):
+        for item in rounds:
             if two:
                 frame[slot], frame[last] = item
             else:
@@ -252,7 +247,7 @@ def _filtered(node: FoldNode, items: Step, slots: list[int], plan: Callable[[Nod
                 failure = chosen if type(chosen) is Failure else NO_SUCH_OVERLOAD
             if frame[0] > limit:
                 raise LimitReached
-            if expired is not None and not done % _ROUNDS_BETWEEN_CHECKS and expired():
+            if expired is not None and expired():
                 raise DeadlineReached(position)
         frame[0] += 1
         return gathered if failure is None else failure

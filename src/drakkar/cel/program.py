@@ -46,7 +46,24 @@ _NO_BOOL: Final = {
 """Why upstream cannot make a bool of a value of this type, in its words."""
 
 Deadline = Callable[[], bool]
-"""Answers whether time is up; asked every hundred rounds of a comprehension."""
+"""Answers whether time is up; asked every hundred rounds, counted over all comprehensions of an evaluation."""
+
+_ROUNDS_BETWEEN_QUESTIONS: Final = 100
+
+
+def _every_hundred(deadline: Deadline) -> Deadline:
+    """Asks the deadline at every hundredth call only."""
+    left = _ROUNDS_BETWEEN_QUESTIONS
+
+    def expired() -> bool:
+        nonlocal left
+        left -= 1
+        if left:
+            return False
+        left = _ROUNDS_BETWEEN_QUESTIONS
+        return deadline()
+
+    return expired
 
 
 class Evaluation(msgspec.Struct, frozen=True):
@@ -117,6 +134,8 @@ class Program:
         cost with the units spent so far.
         """
         single = self._single
+        if deadline is not None:
+            deadline = _every_hundred(deadline)
         if single:
             device = bindings[single]
             if device.problem:
