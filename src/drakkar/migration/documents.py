@@ -1,0 +1,332 @@
+"""Files as documents whose every field knows its line and column.
+
+A finding that names a line is read, one that names an object is searched for. YAML is composed to nodes, which have
+marks, and only then made plain values; numbers and booleans are those of YAML 1.2, since nobody means 80 by 1:20 or
+false by `no`, and dates stay text. Damaged, cyclic or exploding files end in one sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from drakkar.errors import DrakkarError
+from drakkar.migration.findings import Finding, codes, render_path
+
+__all__ = ["Csv", "Document", "Source", "Steps", "read_file", "read_folder"]
+
+Steps = tuple[str | int, ...]
+"""A path: names and indexes from the top of the object."""
+
+MAX_BYTES: Final = 16 << 20
+MAX_VALUES: Final = 1_000_000
+MAX_DEPTH: Final = 200
+_IGNORED: Final = re.compile(r"drakkar:\s*ignore\[([\w, -]+)\]\s*(\S.*)?$")
+
+
+@dataclass(eq=False)
+class Source:
+    """What documents and counter files share: where they come from, and which findings a comment switches off."""
+
+    file: str
+    text: str
+    reference: str
+
+    def place(self, steps: Steps) -> tuple[int, int]:
+        """Line and column of a field, of the innermost one that exists; both count from 1."""
+        raise NotImplementedError
+
+    def finding(self, code: str, steps: Steps, message: str, fix: str = "") -> Finding:
+        """A finding at a field of this source."""
+        line, column = self.place(steps)
+        path = self.path(steps)
+        return Finding(code, codes()[code].severity, self.reference, path, self.file, line, column, message, fix)
+
+    def path(self, steps: Steps) -> str:
+        """The path as text."""
+        return render_path(steps)
+
+    def ignored(self, finding: Finding) -> bool:
+        """Whether a comment with a reason, on the line or alone on the line above, switches the finding off."""
+        lines = self.lines
+        for number in (finding.line - 1, finding.line - 2):
+            if 0 <= number < len(lines) and (match := _IGNORED.search(lines[number])):
+                alone = lines[number].lstrip().startswith("#")
+                names = {name.strip() for name in match[1].split(",")}
+                if match[2] and finding.code in names and (alone or number == finding.line - 1):
+                    return True
+        return False
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of the file."""
+        return self.text.split("\n")
+
+
+@dataclass(eq=False)
+class Document(Source):
+    """One YAML document, or one item of a List."""
+
+    value: dict[str, Any] = field(default_factory=dict)
+    node: Any = None
+    chart: str = ""
+    """For Helm values: the stem of the file name, such as `dra`."""
+
+    @property
+    def kind(self) -> str:
+        """The kind, "" if there is none."""
+        kind = self.value.get("kind")
+        return kind if isinstance(kind, str) else ""
+
+    @property
+    def api_version(self) -> str:
+        """The apiVersion, "" if there is none."""
+        version = self.value.get("apiVersion")
+        return version if isinstance(version, str) else ""
+
+    @property
+    def group(self) -> str:
+        """The API group."""
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def version(self) -> str:
+        """The version inside the group."""
+        return self.api_version.rpartition("/")[2]
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The metadata, empty if there are none."""
+        metadata = self.value.get("metadata")
+        return metadata if isinstance(metadata, dict) else {}
+
+    @property
+    def name(self) -> str:
+        """The name, "" if there is none."""
+        name = self.metadata.get("name")
+        return name if isinstance(name, str) else ""
+
+    @property
+    def namespace(self) -> str:
+        """The namespace as written, "" if there is none."""
+        namespace = self.metadata.get("namespace")
+        return namespace if isinstance(namespace, str) else ""
+
+    def at(self, steps: Iterable[str | int]) -> Any:
+        """The value of a field, None if it does not exist."""
+        value: Any = self.value
+        for step in steps:
+            if isinstance(step, int):
+                value = value[step] if isinstance(value, list) and step < len(value) else None
+            else:
+                value = value.get(step) if isinstance(value, dict) else None
+        return value
+
+    def place(self, steps: Steps) -> tuple[int, int]:
+        """Line and column of a field: of its key in a mapping, of the item in a sequence."""
+        node, mark = self.node, self.node.start_mark
+        for step in steps:
+            if isinstance(step, int):
+                if node.id != "sequence" or step >= len(node.value):
+                    break
+                node = node.value[step]
+                mark = node.start_mark
+                continue
+            pair = next((pair for pair in node.value if pair[0].value == step), None) if node.id == "mapping" else None
+            if pair is None:
+                break
+            mark, node = pair[0].start_mark, pair[1]
+        return mark.line + 1, mark.column + 1
+
+
+@dataclass(eq=False)
+class Csv(Source):
+    """A counter file of the exporter; a step of its paths is a line number."""
+
+    def place(self, steps: Steps) -> tuple[int, int]:
+        """The line itself."""
+        return (int(steps[0]), 1) if steps else (1, 1)
+
+    def path(self, steps: Steps) -> str:
+        """`line[7]`, or `$` for the whole file."""
+        return f"line[{steps[0]}]" if steps else "$"
+
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """Line number and columns of every line that is neither empty nor a comment."""
+        for number, line in enumerate(self.lines, 1):
+            text = line.strip()
+            if text and not text.startswith("#"):
+                yield number, [column.strip() for column in text.split(",")]
+
+
+def read_folder(folder: Path) -> list[Source]:
+    """Every YAML and CSV file under a folder, by name; a single file is a folder of one. Raises DrakkarError."""
+    if not folder.exists():
+        raise DrakkarError(
+            f"{folder} does not exist", reason="NoSuchFile", subject=str(folder), expected="a file or folder to review"
+        )
+    if not folder.is_dir():
+        return read_file(folder, folder.name)
+    found: list[Source] = []
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder)
+        hidden = any(part.startswith(".") for part in inside.parts)
+        if path.suffix in (".yaml", ".yml", ".json", ".csv") and not hidden and path.is_file():
+            found += read_file(path, str(inside))
+    return found
+
+
+def read_file(path: Path, name: str = "") -> list[Source]:
+    """The documents of one file, known as `name` in findings. Raises DrakkarError if it cannot be read."""
+    name = name or str(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise _unreadable(name, error.strerror or str(error)) from None
+    if len(data) > MAX_BYTES:
+        raise _unreadable(name, f"it has {len(data)} bytes, more than {MAX_BYTES}")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _unreadable(name, f"byte {error.start} is not UTF-8") from None
+    if path.suffix == ".csv":
+        return [Csv(name, text, f"CSV/{path.name}")]
+    return list(_documents(name, text, _stem(path.name)))
+
+
+def _stem(file_name: str) -> str:
+    return re.sub(r"\.(ya?ml|json)$", "", file_name)
+
+
+def _documents(name: str, text: str, stem: str) -> Iterator[Document]:
+    values = stem == "values" or stem.endswith(".values") or stem.startswith("values-")
+    for node in _nodes(name, text):
+        value = _Plain(name).value(node)
+        if value is None:
+            continue
+        if not isinstance(value, dict):
+            raise _unreadable(name, f"line {node.start_mark.line + 1} begins a document that is no object")
+        if values and "kind" not in value:
+            chart = stem.removesuffix(".values").removeprefix("values-")
+            yield Document(name, text, f"Values/{chart}", value, node, chart)
+        elif value.get("kind") == "List" and isinstance(value.get("items"), list):
+            items = next(pair[1] for pair in node.value if pair[0].value == "items")
+            for item, inner in zip(value["items"], items.value, strict=True):
+                if isinstance(item, dict):
+                    yield _document(name, text, stem, item, inner)
+        else:
+            yield _document(name, text, stem, value, node)
+
+
+def _document(name: str, text: str, stem: str, value: dict[str, Any], node: Any) -> Document:
+    metadata = value.get("metadata")
+    own = metadata.get("name") if isinstance(metadata, Mapping) else None
+    return Document(name, text, f"{value.get('kind') or 'Rules'}/{own or stem}", value, node)
+
+
+def _nodes(name: str, text: str) -> list[Any]:
+    import yaml
+
+    loader = _loader()(text)
+    found = []
+    try:
+        while loader.check_node():
+            found.append(loader.get_node())
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+        raise _unreadable(name, where + str(getattr(error, "problem", None) or error).splitlines()[0]) from None
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(name, str(error).splitlines()[0]) from None
+    finally:
+        loader.dispose()
+    return found
+
+
+@cache
+def _loader() -> Any:
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader: Any = type("MarkedLoader", (base,), {"yaml_implicit_resolvers": {}})
+    for tag, pattern, first in (
+        ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+        ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
+        ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", "-+.0123456789"),
+        ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+        ("merge", r"<<", ["<"]),
+    ):
+        loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(f"^(?:{pattern})$"), list(first))
+    return loader
+
+
+class _Plain:
+    """Makes plain values of nodes, each once, and notices cycles and explosions."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._known: dict[int, tuple[Any, int]] = {}
+        self._open: set[int] = set()
+
+    def value(self, node: Any) -> Any:
+        return self._value(node)[0]
+
+    def _value(self, node: Any) -> tuple[Any, int]:
+        if node.id == "scalar":
+            return _scalar(node), 1
+        key = id(node)
+        if key in self._known:
+            return self._known[key]
+        if key in self._open or len(self._open) > MAX_DEPTH:
+            raise _unreadable(self._name, f"line {node.start_mark.line + 1} is nested without end")
+        self._open.add(key)
+        made, size = self._collection(node)
+        self._open.discard(key)
+        if size > MAX_VALUES:
+            raise _unreadable(self._name, f"it expands to more than {MAX_VALUES} values")
+        self._known[key] = (made, size)
+        return made, size
+
+    def _collection(self, node: Any) -> tuple[Any, int]:
+        if node.id == "sequence":
+            items = [self._value(item) for item in node.value]
+            return [item for item, _ in items], 1 + sum(size for _, size in items)
+        made: dict[str, Any] = {}
+        total = 1
+        for key, inner in node.value:
+            value, size = self._value(inner)
+            total += size
+            if key.tag == "tag:yaml.org,2002:merge":
+                for merged in value if isinstance(value, list) else [value]:
+                    made = (merged if isinstance(merged, dict) else {}) | made
+            elif key.id == "scalar":
+                made[key.value] = value
+        return made, total
+
+
+def _scalar(node: Any) -> Any:
+    tag, text = node.tag.rpartition(":")[2], node.value
+    try:
+        if tag == "bool":
+            return text.lower() == "true"
+        if tag == "int":
+            return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+        if tag == "float":
+            return float(text)
+    except ValueError:
+        return text
+    return None if tag == "null" else text
+
+
+def _unreadable(name: str, problem: str) -> DrakkarError:
+    return DrakkarError(
+        f"cannot read {name}: {problem}",
+        reason="UnreadableFile",
+        subject=name,
+        expected="YAML as kubectl and helm read it, or the counter file of the exporter",
+        next_step="render templates first (helm template, kustomize build)",
+    )
