@@ -29,6 +29,7 @@ from drakkar.cluster.rights import driver_rights
 from drakkar.cluster.store import Log, Store
 from drakkar.drivers import catalog
 from drakkar.errors import DrakkarError
+from drakkar.files import replace_file
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.client import Client
 from drakkar.kube.clock import Clock, SystemClock, rfc3339
@@ -206,7 +207,9 @@ class Cluster:
         self._closing.push_async_callback(self.listener.stop)
         (self.where.data / "port").write_text(self.listener.url.rpartition(":")[2])
         name = "drakkar" if self.where.name == "default" else f"drakkar-{self.where.name}"
-        _write_private(self.where.kubeconfig, pki.kubeconfig(self.listener.url, keys.authority, token, name=name))
+        replace_file(
+            self.where.kubeconfig, pki.kubeconfig(self.listener.url, keys.authority, token, name=name), mode=0o600
+        )
         self._root_ca = keys.authority.read_text()
 
     async def _start_managers(self) -> None:
@@ -268,7 +271,7 @@ class Cluster:
 
     def _remember(self) -> None:
         nodes = [NodeRequest(node.name, node.model) for _, node in sorted(self.nodes.items())]
-        _write_private(self.where.data / "nodes.json", msgspec.json.encode(nodes).decode())
+        replace_file(self.where.data / "nodes.json", msgspec.json.encode(nodes), mode=0o600)
 
     # Control
 
@@ -339,12 +342,5 @@ def _persistent_secret(file: Path) -> str:
         if kept:
             return kept
     fresh = secrets.token_urlsafe(32)
-    _write_private(file, fresh)
+    replace_file(file, fresh, mode=0o600)
     return fresh
-
-
-def _write_private(file: Path, text: str) -> None:
-    temporary = file.with_name(f".{file.name}.new")
-    temporary.touch(0o600)
-    temporary.write_text(text)
-    temporary.replace(file)

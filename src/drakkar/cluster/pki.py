@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from drakkar.errors import DrakkarError
+from drakkar.files import replace_file
 
 DAYS = 365
 _RENEW_DAYS = 30
@@ -155,21 +156,10 @@ def create(directory: str) -> None:
     secret = server_key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    _write(pki.key, secret, 0o600)
-    _write(pki.token_key, os.urandom(32), 0o600)
-    _write(pki.authority, authority.public_bytes(serialization.Encoding.PEM), 0o644)
-    _write(pki.certificate, server.public_bytes(serialization.Encoding.PEM), 0o644)
-
-
-def _write(path: Path, data: bytes, mode: int) -> None:
-    """Write a file that is whole and has its mode from the first moment it has its name."""
-    import os
-
-    temporary = path.with_suffix(path.suffix + ".new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-    temporary.replace(path)
+    replace_file(pki.key, secret, mode=0o600)
+    replace_file(pki.token_key, os.urandom(32), mode=0o600)
+    replace_file(pki.authority, authority.public_bytes(serialization.Encoding.PEM))
+    replace_file(pki.certificate, server.public_bytes(serialization.Encoding.PEM))
 
 
 def kubeconfig(url: str, authority: Path, token: str, *, name: str = "drakkar", namespace: str = "") -> str:

@@ -22,6 +22,7 @@ from typing import IO, Any
 import msgspec
 
 from drakkar.errors import DrakkarError
+from drakkar.files import replace_file
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?")
 
@@ -226,9 +227,7 @@ def make_data(folder: Path) -> None:
 
 def write_record(where: Places, record: ClusterRecord) -> None:
     """Publish `record`, whole or not at all."""
-    temporary = where.record.with_suffix(".new")
-    temporary.write_bytes(msgspec.json.encode(record))
-    temporary.replace(where.record)
+    replace_file(where.record, msgspec.json.encode(record), mode=0o600)
 
 
 def _try_lock(file: IO[Any]) -> bool:

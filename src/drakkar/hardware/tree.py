@@ -15,6 +15,7 @@ import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from drakkar import files
 from drakkar.hardware.machine import DeviceNode
 
 #: Where the kernel starts to hand out dynamic character majors, and where it goes on when those are used up.
@@ -85,12 +86,9 @@ def write_files(root: Path, files: Mapping[str, str | bytes]) -> None:
 
 
 def replace_file(path: Path, content: str, *, mode: int = 0o644) -> None:
-    """Replaces one file so that a reader sees the old content or the new, never a part."""
+    """Replaces one file of the tree, folders included; a reader sees the old content or the new, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
-    temporary.write_text(content, encoding="utf-8")
-    temporary.chmod(mode)
-    temporary.replace(path)
+    files.replace_file(path, content, mode=mode)
 
 
 def make_links(root: Path, links: Mapping[str, str]) -> None:

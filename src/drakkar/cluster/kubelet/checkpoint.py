@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from drakkar.files import replace_file
+
 FILE_NAME: Final = "dra_manager_state"
 _KIND: Final = "DRACheckpoint"
 _API_VERSION: Final = "checkpoint.dra.kubelet.k8s.io/v1"
@@ -71,11 +73,8 @@ class Checkpoint:
         text = encode(claims)
         if text == self._written:
             return
-        temporary = self.path.with_name(f".{FILE_NAME}.tmp")
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text)
-        temporary.chmod(0o600)
-        temporary.replace(self.path)
+        replace_file(self.path, text, mode=0o600)
         self._written = text
 
     def _set_aside(self, why: str) -> None:

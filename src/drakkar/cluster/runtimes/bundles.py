@@ -26,6 +26,7 @@ from drakkar.cluster.runtimes.oci import container_config
 from drakkar.cluster.runtimes.runtime import ContainerError, ContainerRecord, ContainerRequest, Exit, Limitation
 from drakkar.cluster.runtimes.sessions import AttachSession
 from drakkar.errors import DrakkarError
+from drakkar.files import replace_file
 
 if TYPE_CHECKING:
     from drakkar.injection.cache import CdiCache
@@ -355,6 +356,4 @@ def _read_exit(bundle: Path) -> int | None:
 
 
 def _write_json(path: Path, document: dict[str, Any]) -> None:
-    temporary = path.with_name(f".{path.name}")
-    temporary.write_text(json.dumps(document, separators=(",", ":")))
-    temporary.replace(path)
+    replace_file(path, json.dumps(document, separators=(",", ":")))
