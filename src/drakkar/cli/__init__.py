@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "fault": ("fault", "Break a simulated node on purpose."),
     "driver": ("driver", "Run a device driver as a process of its own, against any cluster."),
     "models": ("models", "List the machines that can be simulated."),
+    "lint": ("lint", "Review manifests, chart values and alert rules before they are applied."),
     "cdi": ("cdi", "List, check and apply Container Device Interface files."),
     "version": ("version", "Print the version."),
 }

@@ -17,7 +17,7 @@ from typing import Any, Final
 from drakkar.errors import DrakkarError
 from drakkar.migration.findings import Finding, codes, render_path
 
-__all__ = ["Csv", "Document", "Source", "Steps", "read_file", "read_folder"]
+__all__ = ["Csv", "Document", "Source", "Steps", "items_at", "read_bytes", "read_file", "read_folder", "value_at"]
 
 Steps = tuple[str | int, ...]
 """A path: names and indexes from the top of the object."""
@@ -26,6 +26,22 @@ MAX_BYTES: Final = 16 << 20
 MAX_VALUES: Final = 1_000_000
 MAX_DEPTH: Final = 200
 _IGNORED: Final = re.compile(r"drakkar:\s*ignore\[([\w, -]+)\]\s*(\S.*)?$")
+
+
+def value_at(value: Any, steps: Iterable[str | int]) -> Any:
+    """What stands at a path, None if anything on the way is missing or of another shape."""
+    for step in steps:
+        if isinstance(step, int):
+            value = value[step] if isinstance(value, list) and step < len(value) else None
+        else:
+            value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def items_at(value: Any, *steps: str | int) -> list[Any]:
+    """The entries of a list at a path that are objects."""
+    found = value_at(value, steps)
+    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
 
 
 @dataclass(eq=False)
@@ -118,13 +134,7 @@ class Document(Source):
 
     def at(self, steps: Iterable[str | int]) -> Any:
         """The value of a field, None if it does not exist."""
-        value: Any = self.value
-        for step in steps:
-            if isinstance(step, int):
-                value = value[step] if isinstance(value, list) and step < len(value) else None
-            else:
-                value = value.get(step) if isinstance(value, dict) else None
-        return value
+        return value_at(self.value, steps)
 
     def place(self, steps: Steps) -> tuple[int, int]:
         """Line and column of a field: of its key in a mapping, of the item in a sequence."""
@@ -164,38 +174,47 @@ class Csv(Source):
 
 
 def read_folder(folder: Path) -> list[Source]:
-    """Every YAML and CSV file under a folder, by name; a single file is a folder of one. Raises DrakkarError."""
+    """Every YAML and CSV file under a folder, by name; a single file is a folder of one.
+
+    Findings name files by the path given here. Raises DrakkarError for what does not exist or cannot be read.
+    """
     if not folder.exists():
         raise DrakkarError(
             f"{folder} does not exist", reason="NoSuchFile", subject=str(folder), expected="a file or folder to review"
         )
     if not folder.is_dir():
-        return read_file(folder, folder.name)
+        return read_file(folder)
     found: list[Source] = []
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
         hidden = any(part.startswith(".") for part in inside.parts)
         if path.suffix in (".yaml", ".yml", ".json", ".csv") and not hidden and path.is_file():
-            found += read_file(path, str(inside))
+            found += read_file(path)
     return found
 
 
-def read_file(path: Path, name: str = "") -> list[Source]:
-    """The documents of one file, known as `name` in findings. Raises DrakkarError if it cannot be read."""
-    name = name or str(path)
+def read_file(path: Path) -> list[Source]:
+    """The documents of one file. Raises DrakkarError if it cannot be read."""
+    name = str(path)
     try:
         data = path.read_bytes()
     except OSError as error:
         raise _unreadable(name, error.strerror or str(error)) from None
+    return read_bytes(data, name)
+
+
+def read_bytes(data: bytes, name: str) -> list[Source]:
+    """The documents of content that is known by a name. Raises DrakkarError if it cannot be read."""
     if len(data) > MAX_BYTES:
         raise _unreadable(name, f"it has {len(data)} bytes, more than {MAX_BYTES}")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise _unreadable(name, f"byte {error.start} is not UTF-8") from None
-    if path.suffix == ".csv":
-        return [Csv(name, text, f"CSV/{path.name}")]
-    return list(_documents(name, text, _stem(path.name)))
+    short = name.rpartition("/")[2]
+    if short.endswith(".csv"):
+        return [Csv(name, text, f"CSV/{short}")]
+    return list(_documents(name, text, _stem(short)))
 
 
 def _stem(file_name: str) -> str:
@@ -206,10 +225,8 @@ def _documents(name: str, text: str, stem: str) -> Iterator[Document]:
     values = stem == "values" or stem.endswith(".values") or stem.startswith("values-")
     for node in _nodes(name, text):
         value = _Plain(name).value(node)
-        if value is None:
+        if not isinstance(value, dict):  # empty documents, and lists such as JSON patches of kustomize
             continue
-        if not isinstance(value, dict):
-            raise _unreadable(name, f"line {node.start_mark.line + 1} begins a document that is no object")
         if values and "kind" not in value:
             chart = stem.removesuffix(".values").removeprefix("values-")
             yield Document(name, text, f"Values/{chart}", value, node, chart)

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from drakkar.migration.context import release
+from drakkar.migration.documents import items_at, value_at
 
 __all__ = ["STANDARD", "DeviceKind", "Driver", "driver_of_class", "drivers", "kinds_of_class", "kinds_of_selectors"]
 
@@ -94,13 +95,8 @@ def driver_of_class(device_class: Mapping[str, Any] | None) -> str:
 
 
 def _expressions(device_class: Mapping[str, Any]) -> str:
-    spec = device_class.get("spec")
-    selectors = spec.get("selectors") if isinstance(spec, dict) else None
-    texts = []
-    for selector in selectors if isinstance(selectors, list) else ():
-        cel = selector.get("cel") if isinstance(selector, dict) else None
-        texts.append(str(cel.get("expression", "")) if isinstance(cel, dict) else "")
-    return "\n".join(texts)
+    entries = items_at(device_class, "spec", "selectors")
+    return "\n".join(str(value_at(entry, ("cel", "expression")) or "") for entry in entries)
 
 
 def _kind(name: str, driver: Driver, type_name: str, version: str) -> DeviceKind:

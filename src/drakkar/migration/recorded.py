@@ -6,7 +6,6 @@ quotas are the business of `drakkar explain`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +13,7 @@ from typing import Any
 
 from drakkar.cel import CelError, DeviceValue, Program, device_environment
 from drakkar.migration.claims import Request
+from drakkar.migration.documents import items_at, value_at
 from drakkar.migration.review import Review
 
 __all__ = ["RecordedDevice", "devices_of", "matching", "nodes_of"]
@@ -43,9 +43,8 @@ def devices_of(review: Review) -> list[RecordedDevice]:
         key, generation = _pool(spec)
         if generation < newest[key]:
             continue
-        devices = spec.get("devices")
-        for device in devices if isinstance(devices, list) else ():
-            if isinstance(device, dict):
+        for device in items_at(spec, "devices"):
+            if _well_formed(device):
                 name = str(device.get("name"))
                 node = str(device.get("nodeName") or spec.get("nodeName") or "")
                 holder = holders.get((*key, name))
@@ -70,12 +69,7 @@ def matching(
 
 def nodes_of(review: Review) -> dict[str, Mapping[str, Any]]:
     """Recorded Nodes by name."""
-    return {str((node.get("metadata") or {}).get("name")): node for node in review.recorded("Node")}
-
-
-def holders_by_claim(review: Review) -> Counter[tuple[str, str]]:
-    """How many devices each recorded claim holds."""
-    return Counter(_holders(review).values())
+    return {str(value_at(node, ("metadata", "name"))): node for node in review.recorded("Node")}
 
 
 def _all_true(programs: list[Program], device: RecordedDevice) -> bool:
@@ -91,13 +85,7 @@ def _class_expressions(review: Review, class_name: str) -> list[str] | None:
             return None
         driver, kind = kinds[0].driver, kinds[0].type
         return [f"device.driver == '{driver}' && device.attributes['{driver}'].type == '{kind}'"]
-    spec = obj.get("spec")
-    selectors = spec.get("selectors") if isinstance(spec, dict) else None
-    return [
-        str(selector["cel"].get("expression"))
-        for selector in (selectors if isinstance(selectors, list) else ())
-        if isinstance(selector, dict) and isinstance(selector.get("cel"), dict)
-    ]
+    return [str(value_at(entry, ("cel", "expression"))) for entry in items_at(obj, "spec", "selectors")]
 
 
 @lru_cache(maxsize=1024)
@@ -123,10 +111,26 @@ def _holders(review: Review) -> dict[tuple[str, str, str], tuple[str, str]]:
     """Namespace and name of the claim that holds a device, by driver, pool and device."""
     found = {}
     for claim in review.recorded("ResourceClaim"):
-        metadata, status = claim.get("metadata") or {}, claim.get("status") or {}
-        allocation = status.get("allocation") or {}
-        for result in (allocation.get("devices") or {}).get("results") or ():
+        names = value_at(claim, ("metadata", "namespace")), value_at(claim, ("metadata", "name"))
+        for result in items_at(claim, "status", "allocation", "devices", "results"):
             if not result.get("adminAccess"):
                 key = (str(result.get("driver")), str(result.get("pool")), str(result.get("device")))
-                found[key] = (str(metadata.get("namespace", "")), str(metadata.get("name", "")))
+                found[key] = (str(names[0] or ""), str(names[1] or ""))
     return found
+
+
+def _well_formed(device: Mapping[str, Any]) -> bool:
+    """Whether attributes and capacities have the shape that every API server insists on."""
+    attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
+    return (
+        isinstance(attributes, dict)
+        and isinstance(capacity, dict)
+        and all(isinstance(each, dict) and _scalars(each) for each in attributes.values())
+        and all(isinstance(value_at(each, ("value",)), str | int) for each in capacity.values())
+    )
+
+
+def _scalars(attribute: Mapping[str, Any]) -> bool:
+    return all(isinstance(each, str | int | list) for each in attribute.values()) and not isinstance(
+        attribute.get("version", ""), list | int
+    )

@@ -14,7 +14,7 @@ from drakkar.migration.charts import Values, values_of
 from drakkar.migration.claims import Claim, claim_of
 from drakkar.migration.components import Component, components_of
 from drakkar.migration.context import Context, kubernetes
-from drakkar.migration.documents import Csv, Document, Source
+from drakkar.migration.documents import Csv, Document, Source, value_at
 from drakkar.migration.drivers import DeviceKind, driver_of_class, kinds_of_class, kinds_of_selectors
 from drakkar.migration.pods import PodClaim, PodTemplate, pod_templates
 
@@ -150,7 +150,7 @@ class Review:
     @cached_property
     def classes(self) -> dict[str, Mapping[str, Any]]:
         """DeviceClasses by name: those of the input, else those recorded."""
-        found = {str((obj.get("metadata") or {}).get("name")): obj for obj in self.recorded("DeviceClass")}
+        found = {str(value_at(obj, ("metadata", "name"))): obj for obj in self.recorded("DeviceClass")}
         return found | {document.name: document.value for document in self.kind("DeviceClass")}
 
     def driver(self, class_name: str) -> str:
@@ -169,7 +169,7 @@ class Review:
         """The extended resource that a class maps to; None if nobody said."""
         obj = self.classes.get(class_name)
         if obj is not None:
-            return str((obj.get("spec") or {}).get("extendedResourceName") or "")
+            return str(value_at(obj, ("spec", "extendedResourceName")) or "")
         return None
 
     def iterate_requests(self) -> Iterator[tuple[Claim, Any]]:

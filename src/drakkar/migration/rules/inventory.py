@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from drakkar.migration.claims import Claim, Request
-from drakkar.migration.documents import Steps
+from drakkar.migration.documents import Steps, items_at
 from drakkar.migration.findings import Finding
 from drakkar.migration.pods import PodTemplate
 from drakkar.migration.recorded import RecordedDevice, devices_of, matching, nodes_of
@@ -191,8 +191,7 @@ def _candidates(review: Review, pod: PodTemplate, devices: list[RecordedDevice])
 
 def _blocking(node: Mapping[str, Any], tolerations: Any) -> Mapping[str, Any] | None:
     """The first taint that keeps the pod away."""
-    entries = (node.get("spec") or {}).get("taints") or ()
-    for taint in entries:
+    for taint in items_at(node, "spec", "taints"):
         tolerated = any(_tolerates(each, taint) for each in (tolerations if isinstance(tolerations, list) else ()))
         if taint.get("effect") in ("NoSchedule", "NoExecute") and not tolerated:
             return dict(taint)

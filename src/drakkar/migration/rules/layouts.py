@@ -7,6 +7,7 @@ from typing import Final
 
 from drakkar.migration.charts import Values
 from drakkar.migration.context import release
+from drakkar.migration.documents import items_at, value_at
 from drakkar.migration.findings import Finding
 from drakkar.migration.review import Review
 from drakkar.migration.rules import rule
@@ -41,9 +42,8 @@ def not_created(review: Review) -> Iterator[Finding]:
 
 def _recorded(review: Review) -> bool:
     for obj in review.recorded("ResourceSlice"):
-        for device in (obj.get("spec") or {}).get("devices") or ():
-            kind = (device.get("attributes") or {}).get("type")
-            if isinstance(kind, dict) and kind.get("string") == "mig":
+        for device in items_at(obj, "spec", "devices"):
+            if value_at(device, ("attributes", "type", "string")) == "mig":
                 return True
     return False
 
