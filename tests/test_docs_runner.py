@@ -1,5 +1,6 @@
 """The runner of the documentation's commands must be able to fail."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,14 @@ def test_commands_are_found_with_continuations_and_exit_status(tmp_path: Path) -
 
 
 def test_every_page_of_the_documentation_is_reachable() -> None:
-    pages = {path.relative_to(docs.ROOT) for path in (docs.ROOT / "docs").rglob("*.md")}
-    assert {Path("docs/architecture.md"), Path("docs/matrix.md"), Path("docs/commands.md")} <= pages
+    seen: set[Path] = set()
+    pending = [docs.ROOT / "README.md"]
+    while pending:
+        page = pending.pop()
+        assert page.exists(), f"a link leads to {page}, which is not there"
+        if page.suffix == ".md" and page not in seen:
+            seen.add(page)
+            links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
+            pending += [(page.parent / link).resolve() for link in links]
+    assert set((docs.ROOT / "docs").rglob("*.md")) <= seen
     assert any(docs.commands(docs.ROOT / "README.md"))
