@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
 import tempfile
@@ -56,6 +57,11 @@ class Bench:
         code = await session.wait()
         await session.close()
         return found, code
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(8):
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
 
     def spec(self, edits: dict[str, Any]) -> dict[str, Any]:
         """A CDI file with one device; the options for a container that uses it."""
@@ -279,6 +285,51 @@ def test_a_lost_process_is_reported_as_ended_by_the_next_runtime() -> None:
 
     with tempfile.TemporaryDirectory(prefix="dk") as folder:
         asyncio.run(body(Path(folder)))
+
+
+@BOTH
+def test_nothing_that_a_container_left_in_the_background_outlives_it(kind: type[Any]) -> None:
+    async def test(b: Bench) -> None:
+        mark = f"{uuid.uuid4().int % 10**9 + 10**9}"
+        container = await b.start("sh", "-c", f"sleep {mark} & while [ ! -e /tmp/{mark} ]; do sleep 0.01; done")
+        await b.output(container, command=["sh", "-c", f"setsid sleep {mark} >/dev/null 2>&1 & echo"], stdout=True)
+        await b.until(lambda: _running(mark) == 2)
+        await b.output(container, command=["touch", f"/tmp/{mark}"])
+        await b.runtime.wait(container)
+        Path("/tmp", mark).unlink(missing_ok=True)  # the host's, where containers share it
+        await b.runtime.delete(container)
+        await b.until(lambda: not _running(mark))
+
+    bench(kind, test)
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_what_a_killed_cluster_left_running_is_ended_by_the_next_runtime(recorded: bool) -> None:
+    async def body(folder: Path) -> None:
+        first = ProcessRuntime(folder / "rt")
+        await first.open()
+        b = Bench(first, folder)
+        mark = f"{uuid.uuid4().int % 10**9 + 10**9}"
+        await b.start("sleep", mark)
+        assert _running(mark) == 1
+        if not recorded:  # killed between starting the process and writing that down
+            (first.containers()[0].bundle / "record.json").unlink()
+        second = ProcessRuntime(folder / "rt")
+        await second.open()
+        await b.until(lambda: not _running(mark))
+        await second.close()
+
+    with tempfile.TemporaryDirectory(prefix="dk") as folder:
+        asyncio.run(body(Path(folder)))
+
+
+def _running(mark: str) -> int:
+    """How many `sleep <mark>` there are."""
+    found = 0
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found += file.read_bytes().endswith(f"sleep\0{mark}\0".encode())
+    return found
 
 
 @ONLY_RUNC

@@ -10,18 +10,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 
 class Child:
-    """A process started here: `await wait()` gives its exit code (128 + signal number for a signal)."""
+    """A process started here: `await wait()` gives its exit code (128 + signal number for a signal).
 
-    def __init__(self, popen: subprocess.Popen[bytes]) -> None:
+    With `whole_group` the rest of its process group is killed when it ends, as an init takes its name space along.
+    """
+
+    def __init__(self, popen: subprocess.Popen[bytes], *, whole_group: bool = False) -> None:
         self.pid = popen.pid
         self._popen = popen
+        self._whole_group = whole_group
         self._end = asyncio.ensure_future(self._watch())
 
     async def wait(self) -> int:
@@ -39,6 +44,10 @@ class Child:
 
     async def _watch(self) -> int:
         await process_end(self.pid, self._popen)
+        if self._whole_group:
+            # Before it is reaped, so that its number cannot be another group's yet.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
         code = self._popen.wait()
         return code if code >= 0 else 128 - code
 
@@ -51,15 +60,16 @@ def spawn(
     stderr: int = subprocess.DEVNULL,
     env: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
+    whole_group: bool = False,
 ) -> Child:
     """Start a program as leader of its own session; file descriptors are numbers. Takes about a millisecond (vfork).
 
-    Raises `OSError` if it cannot be executed.
+    `whole_group`: see `Child`. Raises `OSError` if it cannot be executed.
     """
     popen = subprocess.Popen(
         list(argv), stdin=stdin, stdout=stdout, stderr=stderr, env=env, cwd=cwd, start_new_session=True, close_fds=True
     )
-    return Child(popen)
+    return Child(popen, whole_group=whole_group)
 
 
 async def run(argv: Sequence[str], *, time_limit: float = 30.0) -> tuple[int, str]:
@@ -121,6 +131,19 @@ def alive(pid: int, started: int = 0) -> bool:
     except PermissionError:
         pass
     return not started or start_ticks(pid) == started
+
+
+def with_variable(name: str) -> Iterator[tuple[int, str]]:
+    """Processes of this user that were started with the variable `name` in their environment, and its value (Linux)."""
+    wanted = f"{name}=".encode()
+    with contextlib.suppress(OSError):
+        for entry in os.scandir("/proc"):
+            if not entry.name.isdecimal():
+                continue
+            with contextlib.suppress(OSError):
+                for line in Path(entry.path, "environ").read_bytes().split(b"\0"):
+                    if line.startswith(wanted):
+                        yield int(entry.name), os.fsdecode(line[len(wanted) :])
 
 
 def start_ticks(pid: int) -> int:

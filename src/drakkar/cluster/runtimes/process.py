@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from drakkar.cluster.runtimes.bundles import BundleRuntime, Container, new_environment
-from drakkar.cluster.runtimes.children import Child, alive, spawn
+from drakkar.cluster.runtimes.children import Child, alive, spawn, with_variable
+from drakkar.cluster.runtimes.images import ImageStore
 from drakkar.cluster.runtimes.oci import DEFAULT_PATH, SYSTEM_MOUNT_TYPES
 from drakkar.cluster.runtimes.runtime import ContainerError, ContainerRequest, ExecRequest, Limitation
 from drakkar.cluster.runtimes.sessions import ProcessSession, open_terminal
@@ -39,12 +40,21 @@ class ProcessRuntime(BundleRuntime):
 
     name = "process"
 
+    def __init__(self, root: Path, *, images: ImageStore | None = None) -> None:
+        super().__init__(root, images=images)
+        self._entered: set[str] = set()
+
     @property
     def version(self) -> str:
         return "1.0"
 
+    async def open(self) -> None:
+        await asyncio.to_thread(_end_strays, self.root)
+        await super().open()
+
     async def exec(self, container_id: str, request: ExecRequest) -> ProcessSession:
         container = self._running(container_id)
+        self._entered.add(container_id)
         env = _environment(container)
         argv = _argv(list(request.command), env, container_id)
         cwd = _working_directory(container)
@@ -75,6 +85,13 @@ class ProcessRuntime(BundleRuntime):
         return ProcessSession(child, stdin=stdin[1] if stdin else -1, outputs=outputs)
 
     # BundleRuntime
+
+    async def _remove(self, bundle: Path) -> None:
+        if bundle.name in self._entered:
+            # What an exec left running has a group of its own.
+            self._entered.discard(bundle.name)
+            await asyncio.to_thread(_end_strays, bundle)
+        await super()._remove(bundle)
 
     async def _prepare(self, container: Container, request: ContainerRequest) -> None:
         root = container.bundle / "rootfs"
@@ -161,7 +178,7 @@ class ProcessRuntime(BundleRuntime):
         assert container.log is not None
         try:
             if container.config["process"].get("terminal"):
-                child, master = _spawn_on_terminal(argv, env, cwd)
+                child, master = _spawn_on_terminal(argv, env, cwd, whole_group=True)
                 container.terminal = container.stdin = master
                 os.set_blocking(master, False)
                 container.log.follow(os.dup(master), 1)
@@ -177,7 +194,15 @@ class ProcessRuntime(BundleRuntime):
         stdin = os.pipe() if container.wants_stdin else None
         out, err = os.pipe(), os.pipe()
         try:
-            child = spawn(argv, stdin=stdin[0] if stdin else -3, stdout=out[1], stderr=err[1], env=env, cwd=cwd)
+            child = spawn(
+                argv,
+                stdin=stdin[0] if stdin else -3,
+                stdout=out[1],
+                stderr=err[1],
+                env=env,
+                cwd=cwd,
+                whole_group=True,
+            )
         except OSError:
             for reader in (out[0], err[0], *(stdin[1:] if stdin else ())):
                 os.close(reader)
@@ -207,13 +232,28 @@ class ProcessRuntime(BundleRuntime):
             os.killpg(container.record.pid, number)
 
 
-def _spawn_on_terminal(argv: list[str], env: dict[str, str], cwd: Path) -> tuple[Child, int]:
+def _end_strays(folder: Path) -> None:
+    """End processes of containers below `folder` that nobody knows of.
+
+    A cluster that is killed between starting a process and writing its number down leaves it running, and so does an
+    exec that starts something in the background.
+    """
+    inside = f"{folder.absolute()}/"
+    for pid, root in with_variable(ROOT_VARIABLE):
+        if root.startswith(inside) and pid != os.getpid():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _spawn_on_terminal(
+    argv: list[str], env: dict[str, str], cwd: Path, *, whole_group: bool = False
+) -> tuple[Child, int]:
     """A process with a terminal of its own, and the terminal's master side."""
     master, slave = open_terminal()
     try:
         # A session leader that opens a terminal gets it as its controlling terminal (shells want job control).
         leader = ["/bin/sh", "-c", 'exec "$@" <"$0" >"$0" 2>&1', os.ttyname(slave), *argv]
-        child = spawn(leader, stdin=slave, stdout=slave, stderr=slave, env=env, cwd=cwd)
+        child = spawn(leader, stdin=slave, stdout=slave, stderr=slave, env=env, cwd=cwd, whole_group=whole_group)
     except OSError:
         os.close(master)
         raise
