@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drakkar.api.identities import DeviceKey
 from drakkar.preparation.claims import PREPARED, PREPARING, ClaimLedger, DeviceBusyError
 from drakkar.preparation.journal import Journal, JournalError
-from drakkar.preparation.values import ClaimRef, ClaimUID, DeviceKey, PreparedDevice
+from drakkar.preparation.values import ClaimRef, ClaimUID, PreparedDevice
 
 GPU = [DeviceKey("gpu.example.com", "node-1", f"gpu-{index}") for index in range(4)]
 

@@ -3,8 +3,9 @@
 import asyncio
 from pathlib import Path
 
+from drakkar.api.identities import DeviceKey
 from drakkar.preparation.claims import ClaimLedger
-from drakkar.preparation.values import ClaimRef, ClaimUID, DeviceKey, PreparedDevice
+from drakkar.preparation.values import ClaimRef, ClaimUID, PreparedDevice
 
 GPU = DeviceKey("gpu.example.com", "n1", "gpu-0")
 

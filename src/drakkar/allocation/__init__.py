@@ -8,7 +8,7 @@ from drakkar.allocation.allocate import Allocation, Pod, allocate
 from drakkar.allocation.errors import AllocationError
 from drakkar.allocation.features import Features
 from drakkar.allocation.refusal import Refusal
-from drakkar.allocation.slices import DeviceKey
 from drakkar.allocation.state import ClusterState
+from drakkar.api.identities import DeviceKey
 
 __all__ = ["Allocation", "AllocationError", "ClusterState", "DeviceKey", "Features", "Pod", "Refusal", "allocate"]

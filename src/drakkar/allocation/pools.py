@@ -16,8 +16,9 @@ from typing import Any, Final
 from drakkar.allocation.counters import CounterLedger, GroupState, compatible, problem_in_counters
 from drakkar.allocation.features import Features
 from drakkar.allocation.nodes import node_selector_matches, node_selector_problem
-from drakkar.allocation.slices import Device, PoolKey, SliceRecord
+from drakkar.allocation.slices import Device, SliceRecord
 from drakkar.allocation.usage import DeviceUse
+from drakkar.api.identities import PoolKey
 
 INCOMPLETE: Final = "incomplete"
 INVALID: Final = "invalid"

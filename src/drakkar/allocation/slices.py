@@ -7,7 +7,7 @@ numbered later, per pool, in the order of the search (KEP-4381: slices by name, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -15,28 +15,8 @@ from drakkar.allocation.contents import check_amounts, harmless, plainly_readabl
 from drakkar.allocation.errors import AllocationError
 from drakkar.allocation.shapes import Slice, check
 from drakkar.allocation.units import billionths
+from drakkar.api.identities import DeviceKey, PoolKey
 from drakkar.kube.quantity import QuantityError
-
-
-class DeviceKey(NamedTuple):
-    """The identity of a device in the whole cluster."""
-
-    driver: str
-    pool: str
-    device: str
-
-    def __str__(self) -> str:
-        return f"{self.driver}/{self.pool}/{self.device}"
-
-
-class PoolKey(NamedTuple):
-    """The identity of a pool: names are unique per driver only."""
-
-    driver: str
-    pool: str
-
-    def __str__(self) -> str:
-        return f"{self.driver}/{self.pool}"
 
 
 class Device:

@@ -19,9 +19,10 @@ from drakkar.allocation.pools import NodeView, PoolBody, gather
 from drakkar.allocation.requests import ClaimShape, ClassRecord
 from drakkar.allocation.selection import Answers, Selector, environment_of
 from drakkar.allocation.shapes import Claim, Node, check
-from drakkar.allocation.slices import DeviceKey, PoolKey, SliceRecord
+from drakkar.allocation.slices import SliceRecord
 from drakkar.allocation.taint_rules import TaintRule, merged
 from drakkar.allocation.usage import ClaimKey, ClaimUse, Holder, Usage
+from drakkar.api.identities import DeviceKey, PoolKey
 from drakkar.cel import Environment
 from drakkar.kube.quantity import QuantityError
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from drakkar.allocation.shapes import AllocatedClaim, check
-from drakkar.allocation.slices import DeviceKey
 from drakkar.allocation.units import billionths
+from drakkar.api.identities import DeviceKey
 
 ClaimKey = tuple[str, str]
 

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from drakkar.api.identities import DeviceKey
 from drakkar.diagnosis.situation import ClaimUse, Situation, affected, ready
 from drakkar.diagnosis.verdict import Evidence, Finding
-from drakkar.evidence.records import DeviceKey
 from drakkar.evidence.snapshot import name_of, reference
 
 __all__ = ["mismatch"]

@@ -11,9 +11,10 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from drakkar.allocation import ClusterState
+from drakkar.api.identities import DeviceKey
 from drakkar.diagnosis.selectors import Selectors
 from drakkar.errors import DrakkarError
-from drakkar.evidence.records import DeviceKey, pods_of_claim
+from drakkar.evidence.records import pods_of_claim
 from drakkar.evidence.snapshot import Snapshot, name_of, namespace_of, reference, uid_of
 from drakkar.scheduling.filters import reject
 from drakkar.scheduling.nodes import NodeState

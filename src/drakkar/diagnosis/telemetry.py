@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from drakkar.api.identities import DeviceKey
 from drakkar.diagnosis.situation import GPU_DRIVER, Situation
 from drakkar.diagnosis.verdict import Evidence, Finding
-from drakkar.evidence.records import DeviceKey, device_attribute
+from drakkar.evidence.records import device_attribute
 from drakkar.evidence.snapshot import name_of, namespace_of, reference
 
 __all__ = ["Sample", "findings", "samples"]

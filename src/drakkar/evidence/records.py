@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
+from drakkar.api.identities import DeviceKey
 from drakkar.evidence.captures import NodeCapture
 from drakkar.evidence.snapshot import (
     Snapshot,
@@ -22,23 +23,12 @@ from drakkar.evidence.snapshot import (
     uid_of,
 )
 
-__all__ = ["BOUNDARIES", "DeviceKey", "EvidenceRecord", "Proof", "claim_records", "node_of_claim", "pods_of_claim"]
+__all__ = ["BOUNDARIES", "EvidenceRecord", "Proof", "claim_records", "node_of_claim", "pods_of_claim"]
 
 BOUNDARIES: Final = ("inventory", "allocation", "preparation", "injection")
 
 State = Literal["proved", "refuted", "unknown"]
 Object = dict[str, Any]
-
-
-class DeviceKey(NamedTuple):
-    """A device in full: driver, pool and name."""
-
-    driver: str
-    pool: str
-    device: str
-
-    def __str__(self) -> str:
-        return f"{self.driver}/{self.pool}/{self.device}"
 
 
 @dataclass(frozen=True, slots=True)

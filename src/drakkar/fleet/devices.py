@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal
 
+from drakkar.allocation.funnel import taint_text
 from drakkar.allocation.taint_rules import TaintRule, merged
-from drakkar.evidence.records import DeviceKey
+from drakkar.api.identities import DeviceKey
 from drakkar.evidence.snapshot import Snapshot, name_of
 from drakkar.fleet.counters import Counters
 from drakkar.fleet.holdings import Holding, holdings
@@ -182,12 +183,6 @@ class Fleet:
     @cached_property
     def _nodes(self) -> dict[str, str]:
         return {name_of(node): _closed(node) for node in self.snapshot.all("Node")}
-
-
-def taint_text(taint: Object) -> str:
-    """A taint as kubectl writes it: ``key=value:effect``."""
-    value = taint.get("value") or ""
-    return f"{taint.get('key', '')}{'=' + value if value else ''}:{taint.get('effect', '')}"
 
 
 def _closed(node: Object) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from drakkar.evidence.records import DeviceKey, pods_of_claim
+from drakkar.api.identities import DeviceKey
+from drakkar.evidence.records import pods_of_claim
 from drakkar.evidence.snapshot import Snapshot, name_of, namespace_of, uid_of
 
 __all__ = ["ContainerUse", "Holding", "PodUse", "holdings"]

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from drakkar.api.identities import DeviceKey
 from drakkar.errors import DrakkarError
 from drakkar.preparation.journal import Damage, Journal, Record
-from drakkar.preparation.values import ClaimRef, ClaimUID, DeviceKey, PreparedDevice
+from drakkar.preparation.values import ClaimRef, ClaimUID, PreparedDevice
 
 _COMPACT_BYTES = 256 * 1024
 

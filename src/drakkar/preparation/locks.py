@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from drakkar.preparation.values import DeviceKey
+from drakkar.api.identities import DeviceKey
 
 
 class DeviceLocks:

@@ -9,18 +9,6 @@ from typing import NewType, Protocol
 ClaimUID = NewType("ClaimUID", str)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class DeviceKey:
-    """A device's identity in the cluster."""
-
-    driver: str
-    pool: str
-    device: str
-
-    def __str__(self) -> str:
-        return f"{self.driver}/{self.pool}/{self.device}"
-
-
 @dataclass(frozen=True, slots=True)
 class ClaimRef:
     """What kubelet sends of a claim; the driver fetches the claim itself and checks the UID."""

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from drakkar.api.identities import DeviceKey
 from drakkar.drivers.kit import handover
 from drakkar.drivers.kit.allocation import AllocatedClaim, AllocatedDevice, allocated_claim, from_journal
 from drakkar.drivers.kit.cdi_files import ClaimFiles
@@ -35,7 +36,6 @@ from drakkar.preparation.values import (
     ClaimRef,
     ClaimUID,
     DeviceHealth,
-    DeviceKey,
     HealthBoard,
     PreparedDevice,
     PrepareResult,
