@@ -5,7 +5,6 @@ A missing prerequisite skips, saying what would run the test. Where ``DRAKKAR_RE
 
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -26,11 +25,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             missing("root", "needs root: run the tests as root on Linux")
         if shutil.which("runc") is None:
             missing("root", "needs runc: install it (Debian: apt-get install runc)")
-
-
-@pytest.fixture(scope="session")
-def kubectl_cache() -> Path:
-    return Path(os.environ.get("DRAKKAR_CACHE") or Path("~/.cache/drakkar").expanduser()) / "kubectl"
 
 
 def kubectl(minor: int) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from drakkar.cluster.controllers import conditions
 from drakkar.cluster.controllers.owners import owner_reference
 from drakkar.kube.clock import parse_rfc3339
 from drakkar.kube.resources import Resource
@@ -35,11 +36,7 @@ def is_active(pod: Mapping[str, Any]) -> bool:
 
 def condition(obj: Mapping[str, Any], type: str) -> Mapping[str, Any] | None:
     """The status condition of that type."""
-    for one in (obj.get("status") or {}).get("conditions") or ():
-        if one.get("type") == type:
-            found: Mapping[str, Any] = one
-            return found
-    return None
+    return conditions.find((obj.get("status") or {}).get("conditions") or (), type)
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
