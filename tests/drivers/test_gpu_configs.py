@@ -1,3 +1,5 @@
+"""GpuConfig and MigDeviceConfig: what is understood, what is refused, and which of several counts."""
+
 from typing import Any
 
 import pytest

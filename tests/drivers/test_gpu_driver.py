@@ -1,3 +1,5 @@
+"""The GPU driver on a simulated machine: prepare, unprepare, faults, restarts, and what is refused in which words."""
+
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path

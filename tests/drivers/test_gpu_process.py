@@ -1,3 +1,5 @@
+"""The GPU driver as a process of its own."""
+
 import asyncio
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""Directory trees of machines: device nodes and stand-ins, majors, links, PCI functions."""
+
 import os
 from pathlib import Path
 

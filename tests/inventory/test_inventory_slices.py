@@ -1,3 +1,5 @@
+"""Pools split into slices at the limits of the API; what no slice can hold is refused."""
+
 import pytest
 
 from drakkar.errors import DrakkarError

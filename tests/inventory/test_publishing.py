@@ -1,3 +1,5 @@
+"""Slices published by reconcile: names, owners, generations, and what others change or delete."""
+
 import asyncio
 import copy
 from collections.abc import Awaitable, Callable

@@ -1,3 +1,5 @@
+"""Simulated NVIDIA machines: consistent models, files and device nodes, faults, events, what survives a restart."""
+
 import os
 import time
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""MIG: places, ids, engines, capability minors and device names as NVIDIA's driver gives them."""
+
 import pytest
 
 from drakkar.vendors.nvidia import mig, models
