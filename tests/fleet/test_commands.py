@@ -8,6 +8,7 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from drakkar.cli import root
+from drakkar.errors import DrakkarError
 
 _BUNDLE = str(Path(__file__).parents[2] / "cases/diagnosis/x-healthy")
 
@@ -62,3 +63,10 @@ def test_metrics_once() -> None:
         in printed
     )
     assert printed.endswith("drakkar_snapshot_unread_resources 0\n")
+
+
+def test_a_bundle_that_is_none_is_refused_before_anything_is_served() -> None:
+    for words in (["free"], ["who", "gpu-0"], ["metrics"], ["metrics", "--listen", "0"], ["board", "--listen", "0"]):
+        result = CliRunner().invoke(root, [*words, "--bundle", "/nowhere"])
+        assert isinstance(result.exception, DrakkarError)
+        assert result.exception.message == "/nowhere is no bundle"

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from drakkar.cli.snapshots import source
-
-if TYPE_CHECKING:
-    from drakkar.evidence.snapshot import Snapshot
+from drakkar.cli.snapshots import reader, source
 
 
 @click.command("board")
@@ -30,30 +26,14 @@ def command(
 async def _serve(
     listen: str, interval: float, bundle: Path | None, kubeconfig: Path | None, context: str, namespace: str
 ) -> None:
-    from drakkar.cli.clients import connect
-    from drakkar.evidence.bundle import load
-    from drakkar.evidence.take import take
     from drakkar.web.board import Board
     from drakkar.web.serving import address, until_interrupted
 
     host, port = address(listen)
-    if bundle is not None:
-        still, name, client = load(bundle), bundle.name, None
-    else:
-        client, connection = connect(kubeconfig, context)
-        name, still = connection.server, None
-
-    async def read() -> Snapshot:
-        if client is None:
-            assert still is not None
-            return still
-        return await take(client, logs_of=(), namespace=namespace)
-
-    server = Board(read, title=f"Drakkar · {name}", interval=interval).server()
-    try:
-        click.echo(await server.start(host, port))
-        await until_interrupted()
-    finally:
-        await server.stop()
-        if client is not None:
-            await client.close()
+    async with reader(bundle, kubeconfig, context, namespace) as reading:
+        server = Board(reading.read, title=f"Drakkar · {reading.name}", interval=interval).server()
+        try:
+            click.echo(await server.start(host, port))
+            await until_interrupted()
+        finally:
+            await server.stop()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from drakkar.cli.snapshots import read, source
+from drakkar.cli.snapshots import read, reader, source
 
 if TYPE_CHECKING:
     from drakkar.evidence.snapshot import Snapshot
@@ -42,25 +42,19 @@ def _exposition(snapshot: Snapshot) -> str:
 async def _serve(listen: str, bundle: Path | None, kubeconfig: Path | None, context: str, namespace: str) -> None:
     import asyncio
 
-    from drakkar.cli.clients import connect
-    from drakkar.evidence.bundle import load
-    from drakkar.evidence.take import take
     from drakkar.fleet.exposition import CONTENT_TYPE
     from drakkar.web.serving import Loopback, address, until_interrupted
 
     host, port = address(listen)
-    client = None if bundle else connect(kubeconfig, context)[0]
+    async with reader(bundle, kubeconfig, context, namespace) as reading:
 
-    async def text() -> str:
-        snapshot = load(bundle) if bundle else await take(client, logs_of=(), namespace=namespace)  # type: ignore[arg-type]
-        return await asyncio.to_thread(_exposition, snapshot)
+        async def text() -> str:
+            return await asyncio.to_thread(_exposition, await reading.read())
 
-    server = Loopback({"/metrics": (CONTENT_TYPE, text)})
-    try:
-        url = await server.start(host, port)
-        click.echo(f"{url}metrics", err=True)
-        await until_interrupted()
-    finally:
-        await server.stop()
-        if client is not None:
-            await client.close()
+        server = Loopback({"/metrics": (CONTENT_TYPE, text)})
+        try:
+            url = await server.start(host, port)
+            click.echo(f"{url}metrics", err=True)
+            await until_interrupted()
+        finally:
+            await server.stop()

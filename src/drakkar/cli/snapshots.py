@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -14,6 +15,14 @@ if TYPE_CHECKING:
     from drakkar.evidence.snapshot import Snapshot
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Reader(NamedTuple):
+    """Where snapshots come from: its name for people, the namespace of names without one, and `read`."""
+
+    name: str
+    namespace: str
+    read: Callable[[], Awaitable[Snapshot]]
 
 
 def source(function: F) -> F:
@@ -26,23 +35,40 @@ def source(function: F) -> F:
 
 def read(bundle: Path | None, kubeconfig: Path | None, context: str, namespace: str) -> tuple[Snapshot, str]:
     """The objects, and the namespace meant by names without one. Raises `DrakkarError`."""
+
+    async def once() -> tuple[Snapshot, str]:
+        async with reader(bundle, kubeconfig, context, namespace) as reading:
+            return await reading.read(), reading.namespace
+
+    import asyncio
+
+    return asyncio.run(once())
+
+
+@contextlib.asynccontextmanager
+async def reader(bundle: Path | None, kubeconfig: Path | None, context: str, namespace: str) -> AsyncIterator[Reader]:
+    """What reads again and again. Raises `DrakkarError` at once for a bundle or a kubeconfig that is none."""
     if bundle is not None:
         from drakkar.evidence.bundle import load
 
-        return load(bundle), namespace or "default"
-    import asyncio
+        still = load(bundle)
 
-    return asyncio.run(_take(kubeconfig, context, namespace))
+        async def the_same() -> Snapshot:
+            return still
 
-
-async def _take(kubeconfig: Path | None, context: str, namespace: str) -> tuple[Snapshot, str]:
+        yield Reader(bundle.name, namespace or "default", the_same)
+        return
     from drakkar.cli.clients import connect
     from drakkar.evidence.take import take
 
     client, connected = connect(kubeconfig, context)
     space = namespace or connected.namespace or "default"
+
+    async def take_one() -> Snapshot:
+        return await take(client, logs_of=(), namespace=space)
+
     try:
-        return await take(client, logs_of=(), namespace=space), space
+        yield Reader(connected.server, space, take_one)
     finally:
         await client.close()
 
