@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from controllers.world import World, run
 from drakkar.cluster.controllers.claim_release import FINALIZER, ClaimRelease
 from drakkar.kube.resources import PODS, RESOURCE_CLAIMS
+from tests.cluster.controllers.world import World, run
 
 ALLOCATION = {"devices": {"results": [{"request": "gpu", "driver": "d", "pool": "p", "device": "x"}]}}
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from controllers.world import World, run
 from drakkar.cluster.controllers.claim_templates import ClaimTemplates, generate_name
 from drakkar.kube.resources import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from drakkar.kube.transport import ApiResponse
+from tests.cluster.controllers.world import World, run
 
 USES_TEMPLATE = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
 SPEC = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from controllers.world import World, run
 from drakkar.cluster.controllers.cron_jobs import CronJobs
 from drakkar.cluster.controllers.cron_schedules import parse_schedule
 from drakkar.cluster.controllers.disruption_budgets import DisruptionBudgets
 from drakkar.errors import DrakkarError
 from drakkar.kube.resources import CRON_JOBS, DEPLOYMENTS, JOBS, POD_DISRUPTION_BUDGETS, REPLICA_SETS
+from tests.cluster.controllers.world import World, run
 
 
 def at(text: str) -> datetime:

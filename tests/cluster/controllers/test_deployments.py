@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from controllers.world import World, run
 from drakkar.cluster.controllers.deployments import Deployments
 from drakkar.cluster.controllers.replica_sets import ReplicaSets
 from drakkar.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS
 from drakkar.kube.transport import ApiResponse
+from tests.cluster.controllers.world import World, run
 
 READY = [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
 

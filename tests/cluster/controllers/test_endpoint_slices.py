@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fake_api import ENDPOINT_SLICES
-
-from controllers.world import World, run
 from drakkar.cluster.controllers.endpoint_slices import EndpointSlices
 from drakkar.kube.resources import PODS, SERVICES
+from tests.cluster.controllers.world import World, run
+from tests.cluster.fake_api import ENDPOINT_SLICES
 
 
 def service(world: World, **spec: Any) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fake_api import WIDGETS
-
-from controllers.world import World, run
 from drakkar.cluster.controllers.garbage import GarbageCollector
 from drakkar.kube.resources import CONFIG_MAPS, SECRETS
+from tests.cluster.controllers.world import World, run
+from tests.cluster.fake_api import WIDGETS
 
 
 def owner(world: World, name: str) -> dict[str, Any]:

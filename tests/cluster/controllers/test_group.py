@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from controllers.world import World
 from drakkar.cluster.controllers import run_controllers
 from drakkar.errors import DrakkarError
 from drakkar.kube.resources import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, PODS, SERVICE_ACCOUNTS
+from tests.cluster.controllers.world import World
 
 
 def test_a_whole_group() -> None:

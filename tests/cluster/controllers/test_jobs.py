@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from controllers.world import World, run
 from drakkar.cluster.controllers.job_pods import FINALIZER, format_indexes, parse_indexes
 from drakkar.cluster.controllers.jobs import Jobs
 from drakkar.kube.resources import JOBS, PODS
+from tests.cluster.controllers.world import World, run
 
 
 def job(world: World, **spec: Any) -> dict[str, Any]:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from controllers.world import World, run
 from drakkar.cluster.controllers.namespaces import Namespaces
 from drakkar.cluster.controllers.node_lifecycle import NodeLifecycle
 from drakkar.cluster.controllers.node_ttl import NodeTtl
 from drakkar.cluster.controllers.pod_collection import PodCollection
 from drakkar.cluster.controllers.service_accounts import ServiceAccounts
 from drakkar.kube.resources import CONFIG_MAPS, LEASES, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
+from tests.cluster.controllers.world import World, run
 
 READY = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}
 

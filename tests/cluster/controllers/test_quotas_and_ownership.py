@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from controllers.world import World, run
 from drakkar.cluster.controllers import revisions, rollouts
 from drakkar.cluster.controllers.owners import claim_dependents
 from drakkar.cluster.controllers.resource_quotas import ResourceQuotas
@@ -19,6 +18,7 @@ from drakkar.kube.resources import (
     RESOURCE_QUOTAS,
     STATEFUL_SETS,
 )
+from tests.cluster.controllers.world import World, run
 
 DEVICES = "gpu.deviceclass.resource.k8s.io/devices"
 

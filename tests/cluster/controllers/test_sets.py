@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from controllers.world import World, run
 from drakkar.cluster.controllers.daemon_sets import DaemonSets
 from drakkar.cluster.controllers.stateful_sets import StatefulSets
 from drakkar.kube.resources import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS, STATEFUL_SETS
+from tests.cluster.controllers.world import World, run
 
 READY = [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from controllers.world import World, run
 from drakkar.cluster.controllers.device_taint_eviction import DeviceTaintEviction
 from drakkar.cluster.controllers.node_taint_eviction import NodeTaintEviction
 from drakkar.kube.resources import DEVICE_TAINT_RULES, NODES, PODS, RESOURCE_SLICES
+from tests.cluster.controllers.world import World, run
 
 XID = {"key": "example.com/xid", "value": "79", "effect": "NoExecute"}
 TOLERATES = {"key": "example.com/xid", "operator": "Exists", "effect": "NoExecute"}

@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from fake_api import FakeApi
-
 from drakkar.cluster.controllers.controller import Context, Controller
 from drakkar.kube.client import Client
 from drakkar.kube.clock import FakeClock
 from drakkar.kube.resources import EVENTS, PODS, RESOURCE_CLAIMS
+from tests.cluster.fake_api import FakeApi
 
 
 class World:

@@ -10,7 +10,7 @@ import pytest
 from drakkar.cluster.kubelet.checkpoint import Checkpoint, ClaimInfo, PreparedDevice, decode, encode
 from drakkar.kube.resources import PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from drakkar.preparation.values import DeviceHealth
-from kubelet.world import DRIVER, NODE, World, run, until
+from tests.cluster.kubelet.world import DRIVER, NODE, World, run, until
 
 SHOW = "env | grep ^CDI_ | sort"
 

@@ -11,7 +11,7 @@ import pytest
 
 from drakkar.cluster.kubelet.plugins import PluginError, PluginRegistry
 from drakkar.kube.clock import FakeClock
-from kubelet.world import DRIVER, Driver, until
+from tests.cluster.kubelet.world import DRIVER, Driver, until
 
 
 class Registry:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from drakkar.kube.resources import NODES, PODS
-from kubelet.world import World, run, until
+from tests.cluster.kubelet.world import World, run, until
 
 
 def test_the_node_is_registered_ready_with_lease() -> None:

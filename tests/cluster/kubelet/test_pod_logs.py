@@ -12,7 +12,7 @@ import pytest
 from drakkar.cluster.kubelet.pod_logs import LogOptions, read_log
 from drakkar.cluster.runtimes.container_log import ContainerLog
 from drakkar.errors import DrakkarError
-from kubelet.world import World, run, until
+from tests.cluster.kubelet.world import World, run, until
 
 LINES = (
     b"2026-01-01T00:00:00.000000001Z stdout F one\n"

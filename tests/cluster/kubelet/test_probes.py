@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from kubelet.world import World, run, until
+from tests.cluster.kubelet.world import World, run, until
 
 FAST = {"periodSeconds": 0.05, "failureThreshold": 2, "timeoutSeconds": 2}
 

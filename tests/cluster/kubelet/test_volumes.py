@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drakkar.kube.resources import CONFIG_MAPS, SECRETS
-from kubelet.world import World, run, until
+from tests.cluster.kubelet.world import World, run, until
 
 
 def test_files_of_every_supported_kind() -> None:

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fake_api import FakeApi
-
 from drakkar.cluster.kubelet.kubelet import Kubelet
 from drakkar.cluster.runtimes.process import ProcessRuntime
 from drakkar.cluster.runtimes.runtime import Runtime
@@ -23,6 +21,7 @@ from drakkar.kube.resources import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from drakkar.kube.transport import ApiRequest, ApiResponse
 from drakkar.preparation.plugin import PluginServer
 from drakkar.preparation.values import ClaimRef, ClaimUID, DeviceHealth, PreparedDevice, PrepareResult
+from tests.cluster.fake_api import FakeApi
 
 DRIVER = "gpu.example.com"
 NODE = "node-1"

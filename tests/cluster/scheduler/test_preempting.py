@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drakkar.kube.resources import PODS
-from scheduler.world import World, run
+from tests.cluster.scheduler.world import World, run
 
 
 def test_a_more_important_pod_gets_the_room() -> None:

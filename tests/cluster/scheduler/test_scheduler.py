@@ -5,7 +5,7 @@ from typing import Any
 from drakkar.cluster.scheduler import Scheduler
 from drakkar.kube.resources import EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from drakkar.kube.transport import ApiResponse
-from scheduler.world import World, run
+from tests.cluster.scheduler.world import World, run
 
 NOT_HELPFUL = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
 NO_DEVICES = f"0/1 nodes are available: 1 cannot allocate all claims. {NOT_HELPFUL}"

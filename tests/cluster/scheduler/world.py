@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from fake_api import FakeApi
-
 from drakkar.cluster.scheduler import Scheduler
 from drakkar.kube.client import Client
 from drakkar.kube.clock import FakeClock
 from drakkar.kube.resources import DEVICE_CLASSES, EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from tests.cluster.fake_api import FakeApi
 
 ROOM = {"cpu": "8", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
 
