@@ -120,7 +120,7 @@ def _call(node: CallNode, guards: frozenset[Path], bound: Bindings, used_as: fro
         for number, operand in enumerate(arguments):
             others = [find(other, bound) for place, other in enumerate(arguments) if place != number]
             yield from _walk(operand, guards.union(*others), bound)
-    elif function == "_?:_":
+    elif function == "_?_:_":
         condition, then, otherwise = arguments
         yield from _walk(condition, guards, bound)
         yield from _walk(then, guards | _present(condition, bound), bound, used_as)

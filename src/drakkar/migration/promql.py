@@ -101,9 +101,9 @@ def walk(node: Expression, above: tuple[Expression, ...] = ()) -> Iterator[tuple
 
 _TOKEN: Final = re.compile(
     r"""\s+|\#[^\n]*
-    |(?P<duration>(?:\d+(?:ms|[smhdwy]))+(?![a-zA-Z0-9_:]))
+    |(?P<duration>(?:\d+(?:ms|[smhdwy]))+(?![a-zA-Z0-9_]))
     |(?P<number>0x[0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![a-zA-Z0-9_:]))
-    |(?P<word>[a-zA-Z_:][a-zA-Z0-9_:]*)
+    |(?P<word>(?!:[\d\]])[a-zA-Z_:][a-zA-Z0-9_:]*)
     |(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`)
     |(?P<symbol>=~|!~|==|!=|<=|>=|[-+*/%^<>=(){}\[\],:@])
     """,

@@ -16,13 +16,14 @@ from drakkar.migration.rules.series import exported
 from drakkar.migration.rules.thresholds import comparisons, constant
 
 _HEALTHY: Final = re.compile(
-    r"health|(?:^|[^a-z])ok(?:[^a-z]|$)|clean|good|no_?(?:xid|error|fault)|up$|OK", re.IGNORECASE
+    r"health|(?:^|[^a-z])ok(?:[^a-z]|$)|clean|good|fine|no_?(?:xid|error|fault)", re.IGNORECASE
 )
+_SICK: Final = re.compile(r"un_?health|not_?health|missing|absent|no_?data", re.IGNORECASE)
 _ERRORS: Final = re.compile(r"XID|ECC|ROW_REMAP|RETIRED|_ERRORS?(?:_|$)|errors_total")
 _MEANINGS: Final = (
     (
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
-        re.compile(r"sm_?(?:active|occupan|util|busy)|warp|occupancy", re.IGNORECASE),
+        re.compile(r"sm_?(?:active|occupan|util|busy|idle|use)|warp|occupancy", re.IGNORECASE),
         "is the share of time the graphics or compute engine was busy; that an SM has a resident warp is"
         " DCGM_FI_PROF_SM_ACTIVE",
     ),
@@ -68,18 +69,16 @@ _PLUGIN_DEVICES: Final = "device_plugin_devices_total"
 def absence(review: Review) -> Iterator[Finding]:
     """A missing series that counts as health."""
     for alert in alerts_of(review):
-        for node, above in walk(alert.tree):
-            metric = _absent_metric(node)
-            if not metric or not _ERRORS.search(metric):
-                continue
-            nested = any(isinstance(up, Binary) for up in above) or isinstance(node, Binary)
-            if _HEALTHY.search(f"{alert.name} {alert.prose}") or (alert.record and not nested):
-                yield alert.finding(
-                    "rule-absence-as-health",
-                    f"a missing {metric} is taken for health, but some hardware reports 0 and a dead exporter reports"
-                    f" nothing; compare the value, and alert on up == 0 or absent() apart from it",
-                )
-                break
+        if not _HEALTHY.search(alert.name) or _SICK.search(alert.name):
+            continue
+        found = (_absent_metric(node) for node, _ in walk(alert.tree))
+        metric = next((each for each in found if _ERRORS.search(each)), "")
+        if metric:
+            yield alert.finding(
+                "rule-absence-as-health",
+                f"a missing {metric} is taken for health, but some hardware reports 0 and a dead exporter reports"
+                " nothing; compare the value, and alert on up == 0 or absent() apart from it",
+            )
 
 
 def _absent_metric(node: Expression) -> str:
@@ -120,8 +119,8 @@ def meaning(review: Review) -> Iterator[Finding]:
     """Names that promise something else."""
     for alert in alerts_of(review):
         for metric, promise, really in _MEANINGS:
-            compared = metric in STICKY and not alert.record
-            if metric in alert.metrics and promise.search(alert.name) and not compared:
+            other = (metric in STICKY and not alert.record) or "bytes" in alert.name.lower()  # reported as that
+            if metric in alert.metrics and promise.search(alert.name) and not other:
                 yield alert.finding("rule-metric-meaning", f"{alert.name}: {metric} {really}")
                 break
 

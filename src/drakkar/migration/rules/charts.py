@@ -30,10 +30,24 @@ class Chart(msgspec.Struct, frozen=True):
     needs: list[tuple[str, str, bool]]
 
 
+class PartOfChart(msgspec.Struct, frozen=True):
+    """A chart of which some values are known: enough to see that a name is misspelt, not that it is unknown."""
+
+    values: list[str]
+
+
+class Charts(msgspec.Struct, frozen=True, rename="kebab"):
+    """The charts of the table."""
+
+    dra: Chart
+    operator: PartOfChart
+    dcgm_exporter: PartOfChart
+
+
 @cache
-def _chart() -> Chart:
+def _charts() -> Charts:
     data = files("drakkar.migration").joinpath("data/charts.json").read_bytes()
-    return msgspec.json.decode(data, type=dict[str, Chart])["dra"]
+    return msgspec.json.decode(data, type=Charts)
 
 
 _REPOSITORY: Final = "registry.k8s.io/dra-driver-nvidia"
@@ -58,7 +72,7 @@ def chart_path(review: Review) -> Iterator[Finding]:
         for field, key in (("dependencies", "repository"), ("helmCharts", "repo")):
             entries = document.value.get(field)
             for number, entry in enumerate(entries if isinstance(entries, list) else ()):
-                if isinstance(entry, dict) and entry.get("name") in _chart().names:
+                if isinstance(entry, dict) and entry.get("name") in _charts().dra.names:
                     url = f"{entry.get(key, '')}/{entry['name']}"
                     yield from _address(document, (field, number, key), url)
 
@@ -69,9 +83,9 @@ def _named(document: Document, chart: Steps, repo: Steps, repositories: Mapping[
         return
     if "/" in name:
         yield from _address(document, chart, name)
-    elif name in _chart().names and repo:
+    elif name in _charts().dra.names and repo:
         yield from _address(document, repo, f"{document.at(repo) or ''}/{name}")
-    elif name in _chart().names:
+    elif name in _charts().dra.names:
         reference = document.at((*chart[:-1], "sourceRef", "name"))
         repository = repositories.get(str(reference))
         if repository is not None:
@@ -82,7 +96,7 @@ def _named(document: Document, chart: Steps, repo: Steps, repositories: Mapping[
 def _address(document: Document, steps: Steps, url: Any) -> Iterator[Finding]:
     if not isinstance(url, str):
         return
-    chart = _chart()
+    chart = _charts().dra
     address = url.partition("://")[2] or url
     parts = [part for part in address.rstrip("/").split("/") if part]
     if not parts or parts[-1] not in chart.names or address.rstrip("/").endswith(chart.path.partition("/")[2]):
@@ -114,12 +128,24 @@ def override(review: Review) -> Iterator[Finding]:
 def unknown_values(review: Review) -> Iterator[Finding]:
     """Values and gates that the chart does not have."""
     for values in review.chart("dra"):
-        yield from _unknown(values, (), values.values, _chart().values)
+        yield from _unknown(values, (), values.values, _charts().dra.values)
         for gate in values.mapping("featureGates"):
-            if gate not in _chart().gates:
-                near = _near(gate, _chart().gates)
+            if gate not in _charts().dra.gates:
+                near = _near(gate, _charts().dra.gates)
                 message = f"the driver has no feature gate {gate}{near}; it refuses to start"
                 yield values.finding("chart-value-unknown", ("featureGates", gate), message)
+
+
+@rule("charts")
+def misspelt_values(review: Review) -> Iterator[Finding]:
+    """Top-level values of other charts that are known but for their spelling."""
+    for name, chart in (("operator", _charts().operator), ("dcgm-exporter", _charts().dcgm_exporter)):
+        for values in review.chart(name):
+            for key in values.values:
+                near = next((known for known in chart.values if known.lower() == key.lower()), "")
+                if key not in chart.values and near:
+                    message = f"the chart {name} has no value {key}, so it is ignored; did you mean {near}?"
+                    yield values.finding("chart-value-unknown", (key,), message, near)
 
 
 def _unknown(values: Values, steps: tuple[str, ...], value: Any, known: Mapping[str, Any]) -> Iterator[Finding]:
@@ -146,7 +172,7 @@ def _near(name: str, known: list[str]) -> str:
 @rule("charts")
 def exclusive_gates(review: Review) -> Iterator[Finding]:
     """Gates that the driver refuses together, or without another one."""
-    chart = _chart()
+    chart = _charts().dra
     for values in review.chart("dra"):
         gates = values.mapping("featureGates")
         for first, second in chart.exclusive:

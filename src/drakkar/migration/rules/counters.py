@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from typing import Final
 
 from drakkar.migration.context import release
@@ -85,8 +85,23 @@ def _unknown(review: Review, name: str) -> str:
             old = next(each for each, entry in fields().items() if entry is field and each != name)
             return f"{version} does not know the name; before DCGM 4.6.0 it is {old}"
         return ""
-    near = get_close_matches(name, list(fields()), 1, 0.93)
-    return f"{version} does not know it; did you mean {near[0]}?" if near else ""
+    near = _misspelt(name)
+    return f"{version} does not know it; did you mean {near}?" if near else ""
+
+
+def _misspelt(name: str) -> str:
+    """A known field that differs in the spelling of one word; DCGM has many fields that are not in our table."""
+    words = name.split("_")
+    for known in fields():
+        pairs = [pair for pair in zip(words, known.split("_"), strict=False) if pair[0] != pair[1]]
+        if len(known.split("_")) == len(words) and len(pairs) == 1 and _alike(*pairs[0]):
+            return known
+    return ""
+
+
+def _alike(left: str, right: str) -> bool:
+    extended = min(len(left), len(right)) > 2 and (left.startswith(right) or right.startswith(left))
+    return extended or SequenceMatcher(None, left, right).ratio() > 0.7
 
 
 def _near(name: str, known: list[str]) -> str:
