@@ -1,6 +1,6 @@
 """Drivers that are killed, the Nth at its Nth touch of the world. Run as: crash_child.py FOLDER KIND.
 
-Touches are counted where the world is touched and nowhere else: writes and barriers of the journal, CDI files written,
+Touches are counted where the world is touched and nowhere else: writes and barriers of the journal, CDI files made, written,
 renamed and removed, MIG instances made and destroyed. Each driver is a process of its own with a folder of its own,
 FOLDER/N, and ends right before its Nth touch, with status 137 and without any clean-up; the first that has fewer
 touches ends the series. The number of those that were killed is printed.
@@ -59,15 +59,20 @@ def arm(killer: Killer, folder: Path) -> None:
     def always(*_: Any) -> bool:
         return True
 
-    def in_state(descriptor: int, *_: Any) -> bool:
-        return str(Path(f"/proc/self/fd/{descriptor}").readlink()).startswith(str(folder / "state"))
-
     def in_folder(path: Any, *_: Any) -> bool:
         return str(path).startswith((str(folder / "cdi"), str(folder / "state")))
 
-    os.write = killer.around(os.write, in_state)
-    os.fdatasync = killer.around(os.fdatasync, in_state)
+    def of_file(descriptor: int, *_: Any) -> bool:
+        return in_folder(Path(f"/proc/self/fd/{descriptor}").readlink())
+
+    def made(path: Any, flags: int, *_: Any) -> bool:
+        return bool(flags & os.O_CREAT) and in_folder(path)
+
+    os.open = killer.around(os.open, made)
+    os.write = killer.around(os.write, of_file)
+    os.fdatasync = killer.around(os.fdatasync, of_file)
     os.rename = killer.around(os.rename, in_folder)
+    os.replace = killer.around(os.replace, in_folder)
     Path.replace = killer.around(Path.replace, in_folder)  # type: ignore[method-assign]
     Path.unlink = killer.around(Path.unlink, in_folder)  # type: ignore[method-assign]
     for name in ("create_mig", "destroy_mig", "set_mig_mode"):
