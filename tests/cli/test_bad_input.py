@@ -1,14 +1,17 @@
 """Bad input of any kind: one clear sentence, a failing exit status, and everything else goes on."""
 
+import asyncio
 import os
 import socket
 import ssl
 import subprocess
 from pathlib import Path
+from unittest import mock
 from urllib.parse import urlsplit
 
 import pytest
 
+from drakkar.cluster.places import remove_tree
 from tests.cli.conftest import World
 
 POD = """
@@ -89,6 +92,65 @@ def test_damaged_data(world: World) -> None:
     kept = {file: file.read_bytes() for file in files}
     complains(world.drakkar("up", "--data", data), str(data))
     assert {file: file.read_bytes() for file in files} == kept, "damaged data must be left as it is"
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        ("pki/server.key", "certificate and key cannot be used"),
+        ("kubeconfig", "the cluster cannot use its files"),
+        ("nodes", "the cluster cannot use its files"),
+        ("runtime", "the cluster cannot use its files"),
+    ],
+)
+def test_data_with_something_else_in_a_place(world: World, place: str, text: str) -> None:
+    data = world.folder / "data"
+    world.up("--data", data, "--node", "t4", "--runtime", "process")
+    assert world.drakkar("down").returncode == 0
+    spot = data / place
+    if spot.is_dir():
+        remove_tree(spot)
+        spot.touch()
+    elif place == "kubeconfig":
+        spot.unlink()
+        spot.mkdir()
+    else:
+        spot.write_bytes(b"nonsense")
+    for detach in ((), ("--detach",)):
+        complains(world.drakkar("up", "--data", data, *detach), text, str(data))
+
+
+@pytest.mark.parametrize("kept", [b"two words", b"two\nlines", b"\xff\xfe" * 20, b""])
+def test_a_token_that_cannot_be_one_is_replaced(world: World, kept: bytes) -> None:
+    data = world.folder / "data"
+    data.mkdir()
+    (data / "admin.token").write_bytes(kept)
+    world.up("--data", data)
+    world.kubectl("get", "namespaces")
+
+
+def test_a_full_disk_is_no_damage(tmp_path: Path) -> None:
+    import sqlite3
+
+    from drakkar.cluster.store.log import Log, LogError
+
+    asyncio.run(Log(tmp_path).close())
+    full = sqlite3.OperationalError("database or disk is full")
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+    with mock.patch("sqlite3.connect", side_effect=full), pytest.raises(LogError, match="cannot be used") as raised:
+        Log(tmp_path)
+    assert raised.value.reason == "LogUnusable"
+
+
+@pytest.mark.parametrize(
+    ("option", "text"), [("--data=", "the path is empty"), ("--image-layout=", "the path is empty")]
+)
+def test_an_empty_path_is_not_the_present_folder(world: World, option: str, text: str) -> None:
+    complains(world.drakkar("up", option), text)
+
+
+def test_an_image_layout_that_is_none(world: World) -> None:
+    complains(world.drakkar("up", "--image-layout", "/nowhere"), "there is no OCI image layout", "/nowhere")
 
 
 def test_missing_runc(world: World) -> None:
@@ -181,5 +243,10 @@ def test_a_wrong_token(running: World, tmp_path: Path) -> None:
 def test_errors_as_json(world: World) -> None:
     import json
 
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = world.drakkar("up", "--detach", "--port", taken.getsockname()[1], "--output", "json")
+        assert json.loads(done.stderr.strip().splitlines()[-1])["error"]["reason"] == "PortInUse"
     done = world.drakkar("up", "--node", "nonsense", "--output", "json")
     assert json.loads(done.stderr)["error"]["reason"] == "UnknownModel"

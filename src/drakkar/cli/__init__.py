@@ -104,7 +104,8 @@ def _show_defect(error: Exception) -> None:
     import logging
     import os
 
-    logging.getLogger("drakkar").critical("a defect", exc_info=error)
+    if logging.getLogger().handlers:  # otherwise logging would print it
+        logging.getLogger("drakkar").critical("a defect", exc_info=error)
     print(f"drakkar: internal error: {type(error).__name__}: {error}", file=sys.stderr)
     if os.environ.get("DRAKKAR_DEBUG"):
         import traceback

@@ -22,17 +22,27 @@ from drakkar.cli.options import emit, name, output
 
 if TYPE_CHECKING:
     from drakkar.cluster.places import Places
+    from drakkar.errors import DrakkarError
 
 _REPORT_TO = "DRAKKAR_REPORT_FD"
+
+
+class _Folder(click.Path):
+    """A path with a name: an empty word (a shell variable that is not set) would mean the present folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("the path is empty", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 @click.command("up")
 @click.option("--node", "nodes", multiple=True, metavar="MODEL[:COUNT]", help="A machine to simulate; repeatable.")
 @name
 @click.option("--port", default=0, type=click.IntRange(0, 65535), help="Port of the API server; free one by default.")
-@click.option("--data", type=click.Path(path_type=Path), help="Keep the cluster's state in this folder.")
+@click.option("--data", type=_Folder(path_type=Path), help="Keep the cluster's state in this folder.")
 @click.option("--runtime", type=click.Choice(["auto", "runc", "process"]), default="auto", help="How containers run.")
-@click.option("--image-layout", "images", multiple=True, type=click.Path(path_type=Path), help="An OCI layout folder.")
+@click.option("--image-layout", "images", multiple=True, type=_Folder(path_type=Path), help="An OCI layout folder.")
 @click.option("--detach", is_flag=True, help="Return when the cluster is ready; `drakkar down` ends it.")
 @click.option("-v", "--verbose", is_flag=True, help="Log what every part does.")
 @output
@@ -150,7 +160,6 @@ def _announce(record: dict[str, Any], output: str) -> None:
 def _detach(where: Places, output: str) -> None:
     """Run the same command without --detach in a session of its own, and wait until it is ready."""
     from drakkar.cluster.places import running
-    from drakkar.errors import DrakkarError
 
     arguments = [word for word in sys.argv[1:] if word != "--detach"]
     where.runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -173,16 +182,31 @@ def _detach(where: Places, output: str) -> None:
     if record is None or record.pid != child.pid:
         assert child.stderr is not None
         child.wait()
-        lines = child.stderr.read().decode(errors="replace").strip().splitlines() or ["no reason was given"]
-        raise DrakkarError(
-            lines[0].removeprefix("drakkar: "),
-            reason="NotStarted",
-            expected=_after(lines, "expected: "),
-            next_step=_after(lines, "next: ") or f"see {where.log}",
-        )
+        raise _failure(child.stderr.read().decode(errors="replace"), where)
     import msgspec
 
     _announce(msgspec.to_builtins(record), output)
+
+
+def _failure(text: str, where: Places) -> DrakkarError:
+    """The error that the child printed, in either of its forms."""
+    import json
+
+    from drakkar.errors import DrakkarError
+
+    lines = text.strip().splitlines() or ["the cluster's process ended without a word"]
+    with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+        told = json.loads(lines[-1])["error"]
+        fields = {name: str(told.get(name, "")) for name in ("reason", "subject", "expected")}
+        return DrakkarError(str(told["message"]), next_step=str(told.get("nextStep") or f"see {where.log}"), **fields)
+    first = next((line for line in lines if line.startswith("drakkar: ")), lines[0])
+    return DrakkarError(
+        first.removeprefix("drakkar: "),
+        reason="NotStarted",
+        subject=_after(lines, "about: "),
+        expected=_after(lines, "expected: "),
+        next_step=_after(lines, "next: ") or f"see {where.log}",
+    )
 
 
 def _after(lines: list[str], word: str) -> str:

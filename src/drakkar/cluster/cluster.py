@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from drakkar.cluster.scheduler import Scheduler
 
 HOST = "127.0.0.1"
+_SECRET = re.compile(r"[A-Za-z0-9_-]{16,256}")
 Progress = Callable[[str], None]
 
 
@@ -89,6 +91,15 @@ class Cluster:
         try:
             await self.start_control_plane()
             await self.start_nodes()
+        except OSError as error:
+            await self.stop()
+            raise DrakkarError(
+                f"the cluster cannot use its files: {error.strerror or error}",
+                reason="FilesUnusable",
+                subject=str(error.filename or self.where.data),
+                expected="files and folders as an earlier run left them, writable, with space left",
+                next_step="put it right, or start with another --data folder",
+            ) from error
         except BaseException:
             await self.stop()
             raise
@@ -337,9 +348,9 @@ def _last_port(file: Path) -> int:
 
 def _persistent_secret(file: Path) -> str:
     """A secret that a durable cluster keeps, so that a kubeconfig stays good over restarts."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):
         kept = file.read_text().strip()
-        if kept:
+        if _SECRET.fullmatch(kept):  # it stands in headers and in YAML
             return kept
     fresh = secrets.token_urlsafe(32)
     replace_file(file, fresh, mode=0o600)

@@ -39,7 +39,7 @@ def parse_nodes(words: Sequence[str]) -> list[NodeRequest]:
     requests = []
     for word in words:
         model, colon, count = word.partition(":")
-        if colon and not (count.isdecimal() and 0 < int(count) <= 5000):
+        if colon and not (count.isascii() and count.isdecimal() and 0 < int(count) <= 5000):
             raise DrakkarError(
                 f"{count!r} is no number of nodes",
                 reason="InvalidNode",

@@ -27,6 +27,15 @@ def choose_runtime(
         raise DrakkarError(
             f"unknown runtime {wish!r}", reason="UnknownRuntime", expected=" or ".join(NAMES), subject="--runtime"
         )
+    for layout in layouts:
+        if not (layout / "index.json").is_file():
+            raise DrakkarError(
+                "there is no OCI image layout",
+                reason="NoImageLayout",
+                subject=f"--image-layout {layout}",
+                expected="a folder with index.json, oci-layout and blobs",
+                next_step="make one with `skopeo copy docker://… oci:FOLDER:NAME` or `docker buildx build -o type=oci`",
+            )
     images = ImageStore(layouts)
     refusal = unavailable(program)
     if wish == "runc" and refusal is not None:

@@ -27,6 +27,13 @@ from drakkar.errors import DrakkarError
 
 FORMAT = 1
 APPLICATION_ID = 0x44524B52  # "DRKR"
+_NOT_DAMAGE = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_PERM,
+}
 _WAL_HEADER = 32
 _FRAME_HEADER = 24
 
@@ -191,6 +198,14 @@ class Log:
             for statement in _SCHEMA:
                 database.execute(statement)
         except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _NOT_DAMAGE:
+                raise LogError(
+                    f"the stored state cannot be used: {error}",
+                    reason="LogUnusable",
+                    subject=str(self.path),
+                    expected="a writable file system with free space",
+                    next_step="free some space, or mend its permissions; nothing is lost",
+                ) from error
             raise self._damaged(str(error)) from error
         return database
 

@@ -92,7 +92,15 @@ async def serve(
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(certificate, key)
+        try:
+            context.load_cert_chain(certificate, key)
+        except (OSError, ValueError) as error:  # an SSLError is an OSError
+            raise DrakkarError(
+                f"certificate and key cannot be used: {error}",
+                reason="BadCertificate",
+                subject=str(certificate),
+                next_step=f"remove {certificate.parent} to have new ones made",
+            ) from error
         context.set_alpn_protocols(["http/1.1"])
     listener = Listener(server)
     await listener.start(host, port, context)
