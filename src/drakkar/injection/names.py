@@ -9,6 +9,8 @@ from __future__ import annotations
 import string
 from typing import Final, NamedTuple
 
+from drakkar.api.fields import quote
+
 from .errors import CdiError
 
 __all__ = [
@@ -103,22 +105,6 @@ def check_device(name: str) -> str:
     if len(name) > 1 and name[-1] not in ALPHANUMERIC:
         return f"invalid name {quote(name)}, should end with a letter or digit"
     return ""
-
-
-def quote(text: str) -> str:
-    """Text in double quotes with unprintable characters escaped, so that a message stays one line."""
-    escaped = [_ESCAPES.get(c) or (c if c.isprintable() else _code(c)) for c in text]
-    return '"' + "".join(escaped) + '"'
-
-
-_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-
-
-def _code(character: str) -> str:
-    point = ord(character)
-    if point < 0x80:
-        return f"\\x{point:02x}"
-    return f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
 
 
 def _check_kind_part(part: str) -> str:
