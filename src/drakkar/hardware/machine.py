@@ -1,7 +1,7 @@
 """What a machine is, whoever built it: one real directory tree and the devices behind it.
 
 Every room above asks the same few questions of a node's hardware: which devices exist now, where do their files lie,
-what changed, what is broken. `Machine` is that seam (DESIGN section 2), so that the same driver runs on NVML under a
+what changed, what is broken. `Machine` is that seam, so that the same driver runs on NVML under a
 real driver root and on a simulated machine. A vendor extends `Device` with what its own library tells; nothing here
 knows a vendor. Addresses are in sysfs form (`0000:1b:00.0`), PCIe roots as KEP-4381's standard attribute wants them
 (`pci0000:15`).

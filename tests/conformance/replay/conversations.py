@@ -7,14 +7,16 @@ import threading
 import time
 
 from tests.conformance.replay.steps import clean_up, fetch, prepare_objects
-from tests.conformance.replay.values import Bindings, _short, resolve, shape, unify
+from tests.conformance.replay.values import Bindings, resolve, shape, shortened, unify
 
 
 def compare(step, result, bindings):
     expected = step["response"]
     out = []
     if result["status"] != expected["status"]:
-        out.append(f"status: expected {expected['status']}, got {result['status']}: {_short(result.get('body'), 500)}")
+        out.append(
+            f"status: expected {expected['status']}, got {result['status']}: {shortened(result.get('body'), 500)}"
+        )
         return out
     if "contentType" in expected and result["contentType"].replace(" ", "") != expected["contentType"].replace(" ", ""):
         out.append(f"contentType: expected {expected['contentType']}, got {result['contentType']}")
@@ -29,7 +31,7 @@ def compare(step, result, bindings):
     elif "body" in expected:
         out += unify(expected["body"], shape(result.get("body"), step), bindings, step)
     elif "body" in result or result.get("events"):
-        out.append(f"body: expected none, got {_short(result.get('body') or result['events'])}")
+        out.append(f"body: expected none, got {shortened(result.get('body') or result['events'])}")
     return out
 
 

@@ -44,11 +44,11 @@ def _at(value, part):
     elif kind == "where" and isinstance(value, list):
         for i, item in enumerate(value):
             hits = find(item, part[1])
-            if hits and _text(hits[0]) == part[2]:
+            if hits and as_text(hits[0]) == part[2]:
                 yield i, item
 
 
-def _text(value):
+def as_text(value):
     return json.dumps(value) if isinstance(value, (dict, list, bool)) or value is None else str(value)
 
 

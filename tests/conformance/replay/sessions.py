@@ -15,7 +15,7 @@ import yaml
 
 from tests.conformance.replay.conversations import TROUBLE
 from tests.conformance.replay.steps import clean_up, fetch, prepare_objects
-from tests.conformance.replay.values import Bindings, _short, resolve, unify_bag, unify_text
+from tests.conformance.replay.values import Bindings, resolve, shortened, unify_bag, unify_text
 
 
 def kubectl_version(path):
@@ -110,7 +110,7 @@ def compare_kubectl(command, version, result, bindings):
             extra = [g for g in got if not any(not unify_text(w, g, bindings.copy(), "") for w in want)]
             out.append(
                 f"{stream}: expected {len(want)} lines, got {len(got)};"
-                f" missing {_short(missing)}; unexpected {_short(extra)}"
+                f" missing {shortened(missing)}; unexpected {shortened(extra)}"
             )
             continue
         if command.get("unorderedLines"):

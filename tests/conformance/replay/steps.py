@@ -6,8 +6,8 @@ import json
 import re
 import time
 
-from tests.conformance.replay.paths import _text, find
-from tests.conformance.replay.values import PLACEHOLDER, _short
+from tests.conformance.replay.paths import as_text, find
+from tests.conformance.replay.values import PLACEHOLDER, shortened
 
 
 def holds(condition, result):
@@ -29,7 +29,7 @@ def holds(condition, result):
     if "allEqual" in condition:
         return bool(values) and all(v == condition["allEqual"] for v in values)
     if "matches" in condition:
-        return any(re.search(condition["matches"], _text(v)) for v in values)
+        return any(re.search(condition["matches"], as_text(v)) for v in values)
     raise ValueError(f"unknown condition {condition}")
 
 
@@ -51,7 +51,7 @@ def fetch(client, step, request, sleep=0.15):
             return (
                 result,
                 f"after {wait.get('timeout', 30)} s still not: {json.dumps(open_)};"
-                f" last answer {result['status']} {_short(result.get('body'), 800)}",
+                f" last answer {result['status']} {shortened(result.get('body'), 800)}",
             )
         time.sleep(sleep)
 
@@ -79,7 +79,7 @@ def prepare_objects(client, conversation, bindings):
             if time.monotonic() > deadline or not (
                 terminating or "being terminated" in message or "being deleted" in message
             ):
-                problem = f"{request['method']} {request['path']} → {result['status']} {_short(body)}"
+                problem = f"{request['method']} {request['path']} → {result['status']} {shortened(body)}"
                 break
             time.sleep(0.5)  # left over from an earlier run, still terminating
         if problem:

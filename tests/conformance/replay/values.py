@@ -8,7 +8,7 @@ import re
 
 import yaml
 
-from tests.conformance.replay.paths import _text, find, keep_only, parse_path, remove
+from tests.conformance.replay.paths import as_text, find, keep_only, parse_path, remove
 
 Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -166,18 +166,18 @@ def unify(expected, actual, bindings, step, where="", pattern=()):
                     out += unify_text(key, near[0], bindings, where)
                     key = near[0]
             if key not in rest:
-                out.append(f"{where}.{key}: missing, expected {_short(v)}")
+                out.append(f"{where}.{key}: missing, expected {shortened(v)}")
                 continue
             out += unify(v, rest.pop(key), bindings, step, f"{where}.{key}".lstrip("."), (*pattern, key))
         if not step.get("contains"):
-            out += [f"{where}.{k}: unexpected {_short(v)}".lstrip(".") for k, v in rest.items()]
+            out += [f"{where}.{k}: unexpected {shortened(v)}".lstrip(".") for k, v in rest.items()]
         return out
     if isinstance(expected, list) and isinstance(actual, list):
         contains = step.get("contains")
         if contains or _matches_any(pattern, step.get("unordered", [])):
             return unify_bag(expected, actual, bindings, step, where, pattern, contains)
         if len(expected) != len(actual):
-            return [f"{where}: expected {len(expected)} items, got {len(actual)}: {_short(actual)}"]
+            return [f"{where}: expected {len(expected)} items, got {len(actual)}: {shortened(actual)}"]
         out = []
         for i, (e, a) in enumerate(zip(expected, actual, strict=False)):
             out += unify(e, a, bindings, step, f"{where}[{i}]", (*pattern, i))
@@ -192,13 +192,13 @@ def unify(expected, actual, bindings, step, where="", pattern=()):
         )
     ) and expected == actual:
         return []
-    return [f"{where}: expected {_short(expected)}, got {_short(actual)}"]
+    return [f"{where}: expected {shortened(expected)}, got {shortened(actual)}"]
 
 
 def unify_bag(expected, actual, bindings, step, where, pattern, contains):
     """Match expected items with distinct actual items in any order."""
     if not contains and len(expected) != len(actual):
-        return [f"{where}: expected {len(expected)} items, got {len(actual)}: {_short(actual)}"]
+        return [f"{where}: expected {len(expected)} items, got {len(actual)}: {shortened(actual)}"]
     order = sorted(range(len(expected)), key=lambda i: len(PLACEHOLDER.findall(json.dumps(expected[i]))))
     left = [20000]  # tries, against lists of many alike items
 
@@ -222,10 +222,10 @@ def unify_bag(expected, actual, bindings, step, where, pattern, contains):
         tries = [unify(expected[i], a, bindings.copy(), step, f"{where}[{i}]", (*pattern, i)) for a in actual]
         if all(tries):
             nearest = min(tries, key=len) if tries else ["the list is empty"]
-            return [f"{where}[{i}]: no item matches {_short(expected[i])}; nearest: {'; '.join(nearest[:3])}"]
+            return [f"{where}[{i}]: no item matches {shortened(expected[i])}; nearest: {'; '.join(nearest[:3])}"]
     if search(0, frozenset(), bindings.copy()):
         return []
-    return [f"{where}: items do not match in any order: {_short(actual)}"]
+    return [f"{where}: items do not match in any order: {shortened(actual)}"]
 
 
 def _matches_any(pattern, paths):
@@ -239,7 +239,7 @@ def _matches_any(pattern, paths):
     return False
 
 
-def _short(value, limit=300):
+def shortened(value, limit=300):
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= limit else text[:limit] + "…"
 
@@ -251,13 +251,13 @@ def resolve(value, results):
         def one(m):
             hits = find(results[m.group(1)].get("body"), m.group(2).strip())
             if not hits:
-                raise KeyError(f"{m.group(0)}: nothing there in {_short(results[m.group(1)].get('body'))}")
+                raise KeyError(f"{m.group(0)}: nothing there in {shortened(results[m.group(1)].get('body'))}")
             return hits[0]
 
         whole = TEMPLATE.fullmatch(value)
         if whole:
             return copy.deepcopy(one(whole))
-        return TEMPLATE.sub(lambda m: _text(one(m)), value)
+        return TEMPLATE.sub(lambda m: as_text(one(m)), value)
     if isinstance(value, list):
         return [resolve(v, results) for v in value]
     if isinstance(value, dict):

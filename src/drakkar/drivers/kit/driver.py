@@ -4,7 +4,7 @@ One prepare is: read the claim from the API (never from a cache, it may have bee
 a holder that is going away, write the intent durably, set the hardware up, write the CDI file, write the completion.
 From the intent on everything can be found again: on start, what was only intended is undone, what was completed gets
 its CDI file back, what nobody knows is removed. Claims on different devices go side by side; claims
-on the same device one after the other (DESIGN section 7, KEP-4381).
+on the same device one after the other (KEP-4381).
 """
 
 from __future__ import annotations
