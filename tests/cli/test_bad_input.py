@@ -175,6 +175,25 @@ def test_faults_that_make_no_sense(running: World) -> None:
     complains(running.drakkar("fault", "gpu-lost", "dgx-h100-0", "--gpu", "8"), "has no GPU 8", "0 to 7")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"x\n", b"[]\n", b"{}\n", b"[" * 100_000 + b"\n", b'{"op": "fault", "fault": "xid", "arguments": [1]}\n'],
+)
+def test_garbage_on_the_control_socket(running: World, line: bytes) -> None:
+    import json
+
+    with socket.socket(socket.AF_UNIX) as control:
+        control.settimeout(10)
+        control.connect(str(running.folder / "run/default/control.sock"))
+        control.sendall(line)
+        control.shutdown(socket.SHUT_WR)
+        assert json.loads(control.recv(65536))["error"]["reason"] == "BadRequest"
+
+
+def test_a_folder_that_is_too_deep_for_sockets(world: World) -> None:
+    complains(world.drakkar("up", DRAKKAR_RUNTIME_DIR=str(world.folder / ("x" * 100))), "is too long for a unix socket")
+
+
 def test_explain_of_what_is_not_there(running: World) -> None:
     complains(running.drakkar("explain", "pod/nobody"), "nobody")
     complains(running.drakkar("explain", "spaceship/x"), "spaceship")

@@ -71,3 +71,9 @@ def test_a_killed_driver_s_pod_waits_and_then_runs(world: World) -> None:
     world.kubectl("wait", "--for=condition=Ready", "pod/pod1", "pod/pod2", "--timeout=60s")
     seen = {UUID.findall(world.kubectl("logs", pod).stdout)[0] for pod in ("pod1", "pod2")}
     assert len(seen) == 2
+
+
+def test_down_returns_when_the_name_is_free(world: World) -> None:
+    for _ in range(3):
+        world.up("--node", "dgx-h100:4", "--runtime", "process")
+        assert world.drakkar("down").returncode == 0

@@ -16,7 +16,7 @@ from drakkar.cli.options import name
 def command(name: str, timeout: float) -> None:
     """End a running embedded cluster; what it keeps in --data stays."""
     from drakkar.cluster.control import ask
-    from drakkar.cluster.places import places, running
+    from drakkar.cluster.places import places, running, taken
     from drakkar.errors import DrakkarError
 
     record = running(name)
@@ -26,7 +26,7 @@ def command(name: str, timeout: float) -> None:
         )
     asyncio.run(ask(places(name).control, {"op": "down"}))
     deadline = time.monotonic() + timeout
-    while running(name) is not None:
+    while taken(name):  # its record goes before its files do
         if time.monotonic() > deadline:
             raise DrakkarError(
                 f"cluster {name!r} (process {record.pid}) is still ending after {timeout:g} seconds",

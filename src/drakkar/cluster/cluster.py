@@ -313,7 +313,10 @@ class Cluster:
             case "status":
                 return await self.status()
             case "fault":
-                return await faults.inject(self, str(request.get("fault", "")), request.get("arguments") or {})
+                arguments = request.get("arguments") or {}
+                if not isinstance(arguments, dict):
+                    raise DrakkarError("the arguments of a fault are named", reason="BadRequest", subject="arguments")
+                return await faults.inject(self, str(request.get("fault", "")), arguments)
             case other:
                 raise DrakkarError(f"unknown request {other!r}", reason="BadRequest", expected="down, status or fault")
 

@@ -22,6 +22,7 @@ Answer = dict[str, Any]
 Handler = Callable[[dict[str, Any]], Awaitable[Answer]]
 
 _LIMIT = 1 << 20
+_PATH_LIMIT = 107
 _log = logging.getLogger(__name__)
 
 
@@ -33,6 +34,14 @@ class ControlServer:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
+        if len(os.fsencode(self._path)) > _PATH_LIMIT:
+            raise DrakkarError(
+                f"{self._path} is too long for a unix socket",
+                reason="PathTooLong",
+                subject=str(self._path),
+                expected=f"at most {_PATH_LIMIT} bytes",
+                next_step="set DRAKKAR_RUNTIME_DIR to a directory with a short path",
+            )
         previous = os.umask(0o177)
         try:
             self._server = await asyncio.start_unix_server(self._serve, str(self._path), limit=_LIMIT)

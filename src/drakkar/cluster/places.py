@@ -131,6 +131,15 @@ def names() -> list[str]:
     return sorted(path.parent.name for path in runtime_root().glob("*/lock"))
 
 
+def taken(name: str) -> bool:
+    """Whether a process holds the cluster `name`: also while it starts and while it cleans up."""
+    try:
+        with (runtime_root() / name / "lock").open("rb") as lock:
+            return not _try_lock(lock)
+    except OSError:
+        return False
+
+
 def running(name: str) -> ClusterRecord | None:
     """The record of the running cluster `name`; None if it does not run or is not ready to be talked to."""
     folder = runtime_root() / name
