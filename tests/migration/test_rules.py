@@ -66,6 +66,7 @@ def test_dynamic_mig_needs_partitionable_devices(minor: int, expected: list[str]
             "gpu.nvidia.com",
             "selector-attribute-is-capacity",
         ),
+        ("device.attributes['nvidia.com'].memory > 1", "gpu.nvidia.com", "selector-attribute-is-capacity"),
         (f"{A}.model == 'H100'", "gpu.nvidia.com", "selector-unknown-attribute"),
         (f"{A}.pcieRoot == 'x'", "gpu.nvidia.com", "selector-unknown-attribute"),
         (f"{A}.addressingMode == 'ATS'", "gpu.nvidia.com", "selector-unguarded-attribute"),
@@ -318,3 +319,53 @@ def test_messages_teach_the_right_form() -> None:
     [finding] = review(cel(f"{A}.memory >= 16000"))
     assert "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('16Gi')) >= 0" in finding.message
     assert (finding.line, finding.column) == (13, 15)
+
+
+def test_a_pod_from_a_cluster_has_its_node_from_the_scheduler() -> None:
+    assert found(template() + JOIN + pod("nodeName: n").replace("name: p,", "name: p, uid: u,")) == []
+    assert found(template() + JOIN + pod("nodeName: n")) == [("node-name-with-claim", "spec.nodeName")]
+
+
+HOME = "registry.k8s.io/dra-driver-nvidia"
+CHART = "dra-driver-nvidia-gpu"
+
+
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [
+        (f"kind: OCIRepository\nspec: {{url: 'oci://{HOME}/{CHART}'}}", "spec.url"),
+        (f"kind: Application\nspec: {{source: {{repoURL: {HOME}, chart: {CHART}}}}}", "spec.source.repoURL"),
+        (f"kind: HelmChart\nspec: {{chart: 'oci://{HOME}/{CHART}'}}", "spec.chart"),
+        ("dependencies: [{name: k8s-dra-driver, repository: 'https://x.example'}]", "dependencies[0].repository"),
+        (f"kind: Application\nspec: {{source: {{repoURL: {HOME}/charts, chart: {CHART}}}}}", ""),
+        (f"kind: OCIRepository\nspec: {{url: 'oci://mirror.example/dra-driver-nvidia/charts/{CHART}'}}", ""),
+    ],
+)
+def test_where_the_chart_is(document: str, path: str) -> None:
+    assert found(document) == ([("chart-path-wrong", path)] if path else [])
+
+
+@pytest.mark.parametrize(
+    ("strategy", "replicas", "path"),
+    [
+        ("", 2, "spec"),
+        ("strategy: {type: RollingUpdate}", 2, "spec.strategy"),
+        ("strategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}", 2, "spec.strategy.rollingUpdate.maxSurge"),
+        ("strategy: {rollingUpdate: {maxUnavailable: 1}}", 2, ""),
+        ("strategy: {type: Recreate}", 2, ""),
+        ("", 1, ""),
+    ],
+)
+def test_rollouts_against_recorded_devices(strategy: str, replicas: int, path: str) -> None:
+    deployment = (
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d, namespace: a}\nspec:\n"
+        f"  replicas: {replicas}\n  template:\n    spec:\n"
+        "      resourceClaims: [{name: gpu, resourceClaimTemplateName: t}]\n"
+        "      containers: [{name: m, image: x, resources: {claims: [{name: gpu}]}}]\n"
+        + (f"  {strategy}\n" if strategy else "")
+    )
+    other = slice_of("80Gi")
+    other["spec"] = {**other["spec"], "nodeName": "o", "pool": {"name": "o", "resourceSliceCount": 1}}  # type: ignore[dict-item]
+    assert found(template() + JOIN + deployment, inventory=[slice_of("80Gi"), other]) == (
+        [("surge-cannot-fit", path)] if path else []
+    )

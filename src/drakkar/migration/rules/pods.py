@@ -86,6 +86,8 @@ def claim_unused(review: Review) -> Iterator[Finding]:
 def node_name(review: Review) -> Iterator[Finding]:
     """spec.nodeName leaves the scheduler out, and with it the allocation."""
     for pod in review.pods:
+        if "uid" in pod.document.metadata:
+            continue  # taken from a cluster: the scheduler wrote it
         if pod.claims and pod.spec.get("nodeName"):
             host = pod.spec["nodeName"]
             yield pod.document.finding(

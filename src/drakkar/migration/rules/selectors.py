@@ -98,6 +98,7 @@ def _problem(review: Review, lookup: Lookup, kinds: list[DeviceKind]) -> tuple[s
     domain, name = lookup.domain, lookup.name
     driver = kinds[0].driver
     capacity = any(kind.has_capacity(domain, name) for kind in kinds)
+    elsewhere = any(kind.has_capacity(driver, name) for kind in kinds)
     types = {kind.attribute(domain, name) for kind in kinds} - {""}
     devices = f"devices of {kinds[0].class_name}" if len(kinds) == 1 else f"devices of {driver}"
     if lookup.map == "capacity":
@@ -111,9 +112,9 @@ def _problem(review: Review, lookup: Lookup, kinds: list[DeviceKind]) -> tuple[s
             )
         return "selector-unknown-attribute", f"no {devices} have the capacity {name}{_instead(lookup, driver)}"
     if not types:
-        if capacity:
+        if elsewhere:
             return "selector-attribute-is-capacity", (
-                f"{name} is a capacity, not an attribute: device.capacity['{domain}'].{name}"
+                f"{name} is a capacity, not an attribute: device.capacity['{driver}'].{name}"
                 ".compareTo(quantity('16Gi')) >= 0; the lookup among the attributes fails on every device, and the pod"
                 " stays Pending"
             )

@@ -74,7 +74,11 @@ def _inline(claim: Claim, steps: Steps, entry: Mapping[str, Any]) -> Iterator[Fi
     for name in entry:
         if name in table["requestEntry"] or (name in table["request"] and name not in misplaced):
             continue
-        hint = "; it belongs under `exactly`" if name in table["request"] else _near(name, table["requestEntry"])
+        hint = (
+            "; it belongs under `exactly`"
+            if name in table["request"]
+            else _near(name, (*table["requestEntry"], *table["request"]))
+        )
         yield document.finding("unknown-field", (*steps, name), f"a request has no field {name}{hint}")
 
 
