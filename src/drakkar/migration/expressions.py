@@ -53,6 +53,7 @@ class Lookup:
 Path = tuple[str, str, str]
 
 
+@lru_cache(maxsize=4096)
 def compiled(expression: str, minor: int) -> CelError | int:
     """The estimated cost of a new selector for this minor version, or why the API server refuses it."""
     try:

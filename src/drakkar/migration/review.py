@@ -101,11 +101,21 @@ class Review:
     def claim(self, pod: PodTemplate, entry: PodClaim) -> Claim | None:
         """The claim or template that a pod's entry refers to, in its namespace; None if it is not in the input."""
         _, kind, name = entry.target
-        return next((claim for claim in self.claims_named(kind, name) if _same(claim.document, pod.document)), None)
+        named = self._claims_by_name.get((kind, name), {})
+        own = pod.document.namespace
+        return (named.get(own) or named.get("")) if own else next(iter(named.values()), None)
 
-    def claims_named(self, kind: str, name: str) -> list[Claim]:
-        """Claims or templates of that name, in any namespace."""
-        return [claim for claim in self.claims if (claim.document.kind, claim.document.name) == (kind, name)]
+    def namespaces_of(self, kind: str, name: str) -> list[str]:
+        """Namespaces in which a claim or template of that name is."""
+        return sorted(self._claims_by_name.get((kind, name), {}))
+
+    @cached_property
+    def _claims_by_name(self) -> dict[tuple[str, str], dict[str, Claim]]:
+        found: dict[tuple[str, str], dict[str, Claim]] = {}
+        for claim in self.claims:
+            document = claim.document
+            found.setdefault((document.kind, document.name), {}).setdefault(document.namespace, claim)
+        return found
 
     def drivers(self, pod: PodTemplate, entry: PodClaim) -> set[str] | None:
         """Drivers whose devices an entry of a pod gets; None if nobody said."""

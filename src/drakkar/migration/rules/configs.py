@@ -49,6 +49,10 @@ def _check(review: Review, document: Document, steps: Steps, entry: Mapping[str,
     except PreparationError as error:
         yield _refused(document, place, error)
         return
+    except TypeError as error:  # a list or object where the decoder looks a word up
+        message = f"the driver cannot decode this configuration: a value has another type than it needs ({error})"
+        yield document.finding("config-unknown-field", place, message)
+        return
     gates = drivers()[_DRIVER]
     for field, value, gate in (
         (("sharing", "strategy"), config.strategy, gates.gate_of_strategy.get(config.strategy)),

@@ -36,7 +36,7 @@ def other_namespace(review: Review) -> Iterator[Finding]:
             field, kind, name = entry.target
             if not name or not own or field not in entry.value or review.claim(pod, entry) is not None:
                 continue
-            others = sorted({claim.document.namespace for claim in review.claims_named(kind, name)})
+            others = review.namespaces_of(kind, name)
             if others:
                 yield pod.document.finding(
                     "template-other-namespace",
