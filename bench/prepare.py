@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import statistics
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
+
+import uvloop
 
 from bench._tables import Figure, show
 
@@ -37,7 +39,8 @@ async def _prepare_times(folder: Path, count: int) -> tuple[list[float], list[fl
     from drakkar.kube.resources import RESOURCE_CLAIMS
     from drakkar.preparation import stubs
 
-    where = places("bench", folder / "data")
+    # The driver's journal lies on the disk; the API server keeps no log, since its barriers are not the driver's.
+    where = replace(places("bench", folder / "data"), durable=False)
     fresh: list[float] = []
     again: list[float] = []
     undone: list[float] = []
@@ -97,7 +100,7 @@ def main(runs: int) -> bool:
     with tempfile.TemporaryDirectory(prefix=".dkp-", dir=".") as name:
         folder = Path(name).absolute()
         barriers = fdatasync_times(folder)
-        fresh, again, undone = asyncio.run(_prepare_times(folder, 40 * runs))
+        fresh, again, undone = uvloop.run(_prepare_times(folder, 40 * runs))  # the loop that `drakkar up` runs on
         barriers += fdatasync_times(folder)
     bound = 4 + 2 * percentile(barriers, 0.99)
     print(

@@ -177,6 +177,8 @@ class Cluster:
             self.nodes[request.name] = node
             fresh.append(node)
 
+        self._remember()  # before they start: a start that is killed must not forget which nodes were asked for
+
         def ready(node: EmbeddedNode) -> None:
             self.server.connect_node(node.name, node.kubelet.streams)
             count = len(node.machine.devices())
@@ -185,7 +187,6 @@ class Cluster:
 
         await start_all(fresh, done=ready)
         await self._published({node.name for node in fresh})
-        self._remember()
         self._write_record()
 
     async def stop(self) -> None:
