@@ -378,7 +378,7 @@ def test_hidden_files_of_the_host_are_not_there(kind: type[Any]) -> None:
         await runtime.open()
         try:
             b = Bench(runtime, folder)
-            container = await b.start("sh", "-c", "ls /usr/bin/python3; command -v bash")
+            container = await b.start("sh", "-c", "exec 2>&1; ls /usr/bin/python3; command -v bash")
             await runtime.wait(container)
             assert "No such file" in b.log(container)[0] and b.log(container)[1] == "/usr/bin/bash"
         finally:
@@ -409,7 +409,7 @@ def test_volumes_are_mounted_and_read_only_means_it(kind: type[Any]) -> None:
         data.mkdir()
         (data / "file").write_text("content\n")
         mounts = [Mount(data, "/data", read_only=True), Mount(data, "/rw")]
-        script = "cat /data/file; touch /data/x; echo new >/rw/new"
+        script = "exec 2>&1; cat /data/file; touch /data/x; echo new >/rw/new"
         container = await b.start("sh", "-c", script, mounts=mounts)
         await b.runtime.wait(container)
         assert b.log(container)[0] == "content"
