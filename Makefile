@@ -5,7 +5,7 @@ PYTHON_BIN = .venv/bin/python
 KIND = cel
 DIR = cases/$(KIND)
 
-.PHONY: help setup demo test check bench bench-allocation vectors conformance docs clean
+.PHONY: help setup demo test check bench bench-allocation fuzz vectors conformance docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|' 2>/dev/null || true
@@ -35,6 +35,9 @@ vectors: setup ## run a folder of cases: make vectors KIND=cel DIR=folder
 
 bench-allocation: setup ## race the allocator: make bench-allocation DIR=folder (ALLOCATION_ORACLE: the Go side)
 	@$(PYTHON_BIN) -m bench.allocation $(if $(filter command line,$(origin DIR)),$(DIR)) --oracle "$$ALLOCATION_ORACLE"
+
+fuzz: setup ## race the allocator against the upstream library for two minutes (ALLOCATION_ORACLE: the Go side)
+	@$(PYTHON_BIN) -m tools.fuzz_allocation $(if $(ALLOCATION_ORACLE),--oracle "$(ALLOCATION_ORACLE)",--mutants) --seconds 120
 
 conformance: setup ## run a folder of recorded conversations: make conformance DIR=folder
 	@$(PYTHON_BIN) -m tools.conformance $(DIR)

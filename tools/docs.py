@@ -122,7 +122,8 @@ class _Shell:
         environment["PATH"] = f"{clone}/.venv/bin:{clone.parent}/bin:{environment['PATH']}"
         command = ["bash", "--noprofile", "--norc"]
         if user:
-            command = ["runuser", "-u", user, "--", *command]
+            kept = [f"{key}={environment[key]}" for key in ("HOME", "PATH", "DRAKKAR_CACHE")]
+            command = ["runuser", "-u", user, "--", "env", *kept, *command]
         self._process = subprocess.Popen(
             command,
             cwd=clone,

@@ -4,7 +4,7 @@ import pytest
 
 from drakkar.kube.selectors import NOTHING, FieldSelector, LabelSelector, SelectorError
 
-LABELS = {"app": "web", "tier": "front", "cores": "8", "empty": ""}
+LABELS = {"app": "web", "tier": "front", "cores": "8", "padded": "1_0", "huge": "9" * 30, "empty": ""}
 
 
 @pytest.mark.parametrize(
@@ -13,6 +13,7 @@ LABELS = {"app": "web", "tier": "front", "cores": "8", "empty": ""}
         ("", True), ("app=web", True), ("app==web", True), ("app!=web", False), ("gone!=x", True), ("app", True),
         ("!app", False), ("!gone", True), ("app in (web, api)", True), ("app notin (web,api)", False),
         ("gone notin (a)", True), ("cores>4", True), ("cores<4", False), ("app>4", False), ("gone>4", False),
+        ("padded>4", False), ("huge>4", False),
         ("app=web,tier=front", True), ("app=web,tier=back", False), ("empty=", True), ("empty in (,x)", True),
         ("x.example.com/a!=1", True),
     ],

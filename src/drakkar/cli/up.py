@@ -221,5 +221,5 @@ def _log_to(where: Places, verbose: bool) -> None:
         level=logging.DEBUG if verbose else logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
-    for noisy in ("asyncio", "uvicorn", "grpc"):
+    for noisy in ("asyncio", "grpc"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -17,6 +17,8 @@ _TOKEN = re.compile(r"\s*(==|=|!=|!|<|>|\(|\)|,|[^\s=!<>(),]+)")
 _QUALIFIED = re.compile(
     r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 )
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_INT64 = 2**63 - 1
 _VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
@@ -39,10 +41,11 @@ class Requirement:
 
 
 def _compare(value: str | None, wanted: str, sign: int) -> bool:
-    try:
-        return value is not None and (int(value) - int(wanted)) * sign > 0
-    except ValueError:
+    """Both sides as Go's `strconv.ParseInt` reads them; what it refuses, or cannot hold in 64 bits, never matches."""
+    if value is None or not _INTEGER.fullmatch(value) or not _INTEGER.fullmatch(wanted):
         return False
+    left, right = int(value), int(wanted)
+    return max(abs(left), abs(right)) <= _INT64 and (left - right) * sign > 0
 
 
 _OPERATORS: dict[str, Any] = {
@@ -171,7 +174,7 @@ class _Parser:
             case ">" | "<" as sign:
                 self._next()
                 value = self._value()
-                if not re.fullmatch(r"[+-]?\d+", value):
+                if not _INTEGER.fullmatch(value):
                     raise SelectorError(
                         f"values[0]: Invalid value: {value!r}: for 'Gt', 'Lt' operators, the value must be an integer"
                     )
