@@ -2,8 +2,8 @@
 
 Touches are counted where the world is touched and nowhere else: writes and barriers of the journal, CDI files made,
 written, renamed and removed, MIG instances made and destroyed. Each driver is a process of its own with a folder of
-its own, FOLDER/N, and ends right before its Nth touch, with status 137 and without any clean-up; the first that has fewer
-touches ends the series. The number of those that were killed is printed.
+its own, FOLDER/N, and ends right before its Nth touch, with status 137 and without any clean-up; the first that has
+fewer touches ends the series. The number of those that were killed is printed.
 """
 
 from __future__ import annotations
