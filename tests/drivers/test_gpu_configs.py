@@ -14,7 +14,7 @@ def parameters(kind: str = "GpuConfig", **fields: Any) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": kind} | fields
 
 
-def slicing(interval: str) -> dict[str, Any]:
+def slicing(interval: Any) -> dict[str, Any]:
     return {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": interval}}
 
 
@@ -65,6 +65,10 @@ def mps(**limits: Any) -> dict[str, Any]:
         (parameters(sharing={}), ".sharing.strategy", "unknown"),
         (parameters(sharing={"strategy": "timeslicing"}), ".sharing.strategy", "unknown"),
         (parameters(sharing=slicing("long")), ".sharing.timeSlicingConfig.interval", "unknown"),
+        (parameters(sharing=slicing(["Long"])), ".sharing.timeSlicingConfig.interval", "unknown"),
+        (parameters(sharing=slicing({})), ".sharing.timeSlicingConfig.interval", "unknown"),
+        (parameters(sharing={"strategy": ["MPS"]}), ".sharing.strategy", "unknown"),
+        (parameters() | {"kind": ["GpuConfig"]}, ".kind", "unknown"),
         (
             parameters(sharing=slicing("Long") | {"mpsConfig": {}}),
             ".sharing.mpsConfig",

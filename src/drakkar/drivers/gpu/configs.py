@@ -79,7 +79,7 @@ def decode(parameters: Mapping[str, Any], path: str) -> DeviceConfig:
     kind = fields.pop("kind", None)
     if version != API_VERSION:
         raise _invalid(f"{path}.apiVersion", f"{version!r} is not supported", API_VERSION)
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise _invalid(f"{path}.kind", f"{kind!r} is unknown", "one of " + ", ".join(KINDS))
     if kind == "VfioDeviceConfig":
         _vfio(fields, path)
@@ -110,7 +110,7 @@ def _sharing(kind: str, fields: dict[str, Any], path: str) -> DeviceConfig:
         inner = _object(slicing, own)
         interval = inner.pop("interval", "Default")
         _nothing_left(inner, own)
-        if interval not in INTERVALS:
+        if not isinstance(interval, str) or interval not in INTERVALS:
             raise _invalid(f"{own}.interval", f"{interval!r} is unknown", "one of " + ", ".join(INTERVALS))
     return DeviceConfig(kind, strategy, interval)
 
