@@ -63,8 +63,15 @@ class FakeClock:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._order += 1
-        heapq.heappush(self._sleepers, (self._elapsed + seconds, self._order, future))
-        await future
+        entry = (self._elapsed + seconds, self._order, future)
+        heapq.heappush(self._sleepers, entry)
+        try:
+            await future
+        except asyncio.CancelledError:
+            if entry in self._sleepers:  # who was cancelled sleeps no more, and must not be counted as a sleeper
+                self._sleepers.remove(entry)
+                heapq.heapify(self._sleepers)
+            raise
 
     async def advance(self, seconds: float) -> None:
         """Move time forward, waking sleepers as their moment comes and letting each run before the next."""

@@ -171,7 +171,7 @@ def test_a_container_sees_only_its_image(tmp_path: Path) -> None:
     busybox = Path(str(shutil.which("busybox"))).read_bytes()
     layout = Layout(tmp_path / "layout")
     files = [("bin", None), ("bin/busybox", busybox), ("bin/sh -> busybox", None), ("bin/ls -> busybox", None)]
-    layout.image("tiny", [layer(*files)], Cmd=["/bin/sh", "-c", "ls /; ls /usr"], Env=["PATH=/bin"])
+    layout.image("tiny", [layer(*files)], Cmd=["/bin/sh", "-c", "exec 2>&1; ls /; ls /usr"], Env=["PATH=/bin"])
 
     async def body() -> list[str]:
         runtime = RuncRuntime(tmp_path / "rt", images=ImageStore([tmp_path / "layout"]))
