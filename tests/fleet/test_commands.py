@@ -7,7 +7,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from drakkar.cli import root
+from drakkar.cli.root import root
 from drakkar.errors import DrakkarError
 
 _BUNDLE = str(Path(__file__).parents[2] / "cases/diagnosis/x-healthy")

@@ -1,18 +1,16 @@
 """The command line: one file per command, loaded when that command runs.
 
-`drakkar --help` must answer in a tenth of a second, so this module imports nothing but click and takes the commands
-from a table; what a command needs is imported by its own file. Every `DrakkarError` becomes one sentence.
+`drakkar --help` must answer in a tenth of a second, so this module imports nothing: commands come from a table, their
+list is written without click, and what a command needs is imported by its own file. Every `DrakkarError` becomes one
+sentence.
 """
 
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from typing import Any
 
-import click
-
-import drakkar
+ABOUT = "The whole GPU device contract on Kubernetes: inventory, allocation, preparation, injection."
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("up", "Start an embedded cluster with simulated GPU machines."),
@@ -32,50 +30,30 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
-class _Commands(click.Group):
-    """A group that knows its commands by name and loads them one at a time."""
+def listing() -> str:
+    """The help of `drakkar` itself."""
+    width = max(map(len, COMMANDS))
+    commands = "\n".join(f"  {name.ljust(width)}  {about}" for name, (_, about) in COMMANDS.items())
+    return f"""Usage: drakkar [OPTIONS] COMMAND [ARGS]...
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+  {ABOUT}
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = COMMANDS.get(cmd_name)
-        if found is None:
-            return None
-        module, short_help = found
-        if ctx.resilient_parsing or _only_listing(ctx):
-            return click.Command(cmd_name, short_help=short_help)
-        command: click.Command = import_module(f"drakkar.cli.{module}").command
-        return command
+Options:
+  --version   Show the version and exit.
+  -h, --help  Show this message and exit.
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            import difflib
-
-            near = difflib.get_close_matches(args[0], COMMANDS, 1)
-            hint = f" Did you mean {near[0]!r}?" if near else " See `drakkar --help`."
-            ctx.fail(f"no such command {args[0]!r}.{hint}")
-        return super().resolve_command(ctx, args)
-
-
-def _only_listing(ctx: click.Context) -> bool:
-    return bool(ctx.meta.get("drakkar.listing"))
-
-
-class _Root(_Commands):
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        ctx.meta["drakkar.listing"] = True
-        super().format_help(ctx, formatter)
-
-
-@click.group(cls=_Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(drakkar.__version__, "--version", prog_name="drakkar")
-def root() -> None:
-    """The whole GPU device contract on Kubernetes: inventory, allocation, preparation, injection."""
+Commands:
+{commands}"""
 
 
 def main() -> None:
     """The console script."""
+    if sys.argv[1:] in ([], ["-h"], ["--help"]):
+        print(listing())
+        return
+    import click
+
+    from drakkar.cli.root import root
     from drakkar.errors import DrakkarError
 
     try:
