@@ -11,7 +11,7 @@ from drakkar.cli.root import root
 
 def test_every_command_is_listed_and_can_be_loaded() -> None:
     text = listing()
-    context = click.Context(root)
+    context = click.Context(root, **root.context_settings)
     for name, (_, about) in COMMANDS.items():
         assert f"  {name} " in text and about in text
         command = root.get_command(context, name)
