@@ -11,10 +11,10 @@ import time
 from typing import Any
 
 from bench._tables import Figure, show
-from drakkar.cluster.scheduler.claims import demand_of
-from drakkar.cluster.scheduler.cluster_view import ClusterView
-from drakkar.cluster.scheduler.devices import DeviceState
-from drakkar.cluster.scheduler.placement import Placement, Placements
+from drakkar.scheduling.claims import demand_of
+from drakkar.scheduling.cluster_view import ClusterView
+from drakkar.scheduling.devices import DeviceState
+from drakkar.scheduling.placement import Placement, Placements
 from drakkar.scheduling.pods import PodFacts
 
 NODES = (250, 500, 1000, 2000)

@@ -18,6 +18,7 @@ from drakkar.kube.resources import (
     RESOURCE_QUOTAS,
     STATEFUL_SETS,
 )
+from drakkar.scheduling.surge import fenceposts
 from tests.cluster.controllers.world import World, run
 
 DEVICES = "gpu.deviceclass.resource.k8s.io/devices"
@@ -95,7 +96,7 @@ def deployment(replicas: int, **update: Any) -> dict[str, Any]:
     ],
 )
 def test_fences_of_a_rollout(replicas: int, update: dict[str, Any], expected: tuple[int, int]) -> None:
-    assert rollouts.fenceposts(deployment(replicas, **update)) == expected
+    assert fenceposts(deployment(replicas, **update)) == expected
 
 
 def replica_set(name: str, replicas: int, created: str = "", maximum: int = 12) -> dict[str, Any]:

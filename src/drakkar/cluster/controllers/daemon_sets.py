@@ -13,10 +13,10 @@ from drakkar.cluster.controllers.controller import Context, Controller, Key, Obj
 from drakkar.cluster.controllers.evictions import delete_pod
 from drakkar.cluster.controllers.expectations import Expectations
 from drakkar.cluster.controllers.owners import claim_dependents, controller_index, orphans_of
-from drakkar.cluster.controllers.rollouts import share_of
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.resources import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS
 from drakkar.scheduling.node_affinity import NodeAffinity
+from drakkar.scheduling.surge import share_of
 from drakkar.scheduling.taints import untolerated
 
 REVISION = "controller-revision-hash"

@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from drakkar.cluster.controllers import conditions
-from drakkar.cluster.controllers.rollouts import fenceposts, replicas_of, status_count
+from drakkar.cluster.controllers.rollouts import status_count
 from drakkar.kube.clock import parse_rfc3339, rfc3339
+from drakkar.scheduling.surge import fenceposts, replicas_of
 
 Object = dict[str, Any]
 _NO_DEADLINE = 2**31 - 1

@@ -20,9 +20,9 @@ from drakkar.cluster.controllers.owners import (
     orphans_of,
     owner_reference,
 )
-from drakkar.cluster.controllers.rollouts import replicas_of
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS
+from drakkar.scheduling.surge import fenceposts, is_rolling, replicas_of
 
 
 class Deployments(Controller):
@@ -78,7 +78,7 @@ class Deployments(Controller):
             await self._rescale(deployment, sets)
         elif _scaled(deployment, sets):
             await self._rescale(deployment, sets)
-        elif rollouts.is_rolling(deployment):
+        elif is_rolling(deployment):
             new, sets = await self._with_new(deployment, sets)
             if not await self._roll(deployment, sets, new) and _complete(deployment, new, sets):
                 await self._clean_up(deployment, sets, new)
@@ -216,7 +216,7 @@ class Deployments(Controller):
         old = [one for one in sets if one["metadata"]["uid"] != new["metadata"]["uid"] and replicas_of(one)]
         if not old:
             return False
-        _, unavailable = rollouts.fenceposts(deployment)
+        _, unavailable = fenceposts(deployment)
         minimum = wanted - unavailable
         missing = replicas_of(new) - rollouts.status_count(new, "availableReplicas")
         spare = sum(replicas_of(one) for one in sets) - minimum - missing
@@ -286,7 +286,7 @@ class Deployments(Controller):
                 if one["metadata"]["uid"] != new["metadata"]["uid"]:
                     await self._scale(deployment, one, 0)
             return
-        if rollouts.is_rolling(deployment):
+        if is_rolling(deployment):
             sizes = rollouts.proportions(deployment, active)
             for one in active:
                 await self._scale(deployment, one, sizes[one["metadata"]["name"]])

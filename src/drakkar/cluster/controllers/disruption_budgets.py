@@ -12,7 +12,6 @@ from typing import Any
 from drakkar.cluster.controllers import conditions, pods
 from drakkar.cluster.controllers.controller import Context, Controller, Key, Object, key_of
 from drakkar.cluster.controllers.owners import controller_of, namespace_index
-from drakkar.cluster.controllers.rollouts import replicas_of, share_of
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.clock import parse_rfc3339
 from drakkar.kube.resources import (
@@ -23,6 +22,7 @@ from drakkar.kube.resources import (
     STATEFUL_SETS,
 )
 from drakkar.kube.selectors import LabelSelector
+from drakkar.scheduling.surge import replicas_of, share_of
 
 _DELETION_EXPECTED = 120.0
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from drakkar.scheduling.surge import fenceposts, is_rolling, replicas_of
+
 Object = dict[str, Any]
 
 HASH_LABEL = "pod-template-hash"
@@ -21,12 +23,6 @@ MAXIMUM = "deployment.kubernetes.io/max-replicas"
 _NOT_COPIED = (REVISION, HISTORY, DESIRED, MAXIMUM, "kubectl.kubernetes.io/last-applied-configuration")
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _encode = msgspec.json.Encoder(order="deterministic").encode
-
-
-def replicas_of(obj: Mapping[str, Any]) -> int:
-    """`spec.replicas`, 1 if unset."""
-    replicas = (obj.get("spec") or {}).get("replicas")
-    return 1 if replicas is None else int(replicas)
 
 
 def status_count(obj: Mapping[str, Any], field: str) -> int:
@@ -75,31 +71,6 @@ def copied_annotations(deployment: Mapping[str, Any]) -> dict[str, str]:
     return {
         key: value for key, value in (deployment["metadata"].get("annotations") or {}).items() if key not in _NOT_COPIED
     }
-
-
-def is_rolling(deployment: Mapping[str, Any]) -> bool:
-    return bool((deployment["spec"].get("strategy") or {}).get("type", "RollingUpdate") == "RollingUpdate")
-
-
-def share_of(value: Any, total: int, *, round_up: bool) -> int:
-    """An int-or-percent as a number of pods."""
-    if isinstance(value, str) and value.endswith("%"):
-        product = int(value[:-1]) * total
-        return -(-product // 100) if round_up else product // 100
-    return int(value)
-
-
-def fenceposts(deployment: Mapping[str, Any]) -> tuple[int, int]:
-    """(max surge, max unavailable) in pods; never both zero."""
-    if not is_rolling(deployment):
-        return 0, 0
-    update = (deployment["spec"].get("strategy") or {}).get("rollingUpdate") or {}
-    total = replicas_of(deployment)
-    surge = share_of(update.get("maxSurge", "25%"), total, round_up=True)
-    unavailable = share_of(update.get("maxUnavailable", "25%"), total, round_up=False)
-    if surge == 0 and unavailable == 0:
-        unavailable = 1
-    return surge, min(unavailable, total) if total else unavailable
 
 
 def max_replicas(deployment: Mapping[str, Any]) -> int:

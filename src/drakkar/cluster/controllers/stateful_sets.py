@@ -10,9 +10,9 @@ from drakkar.cluster.controllers.controller import Context, Controller, Key, Obj
 from drakkar.cluster.controllers.evictions import delete_pod
 from drakkar.cluster.controllers.expectations import Expectations
 from drakkar.cluster.controllers.owners import claim_dependents, controller_index, orphans_of
-from drakkar.cluster.controllers.rollouts import replicas_of
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.resources import CONTROLLER_REVISIONS, PODS, STATEFUL_SETS
+from drakkar.scheduling.surge import replicas_of
 
 POD_NAME, POD_INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
 REVISION = "controller-revision-hash"

@@ -12,18 +12,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from drakkar.cluster.scheduler.claims import (
+from drakkar.kube.apierrors import ApiError
+from drakkar.kube.client import Client
+from drakkar.kube.clock import Clock, rfc3339
+from drakkar.kube.resources import PODS, RESOURCE_CLAIMS
+from drakkar.scheduling.claims import (
     BINDING_TIMEOUT,
     ClaimDemand,
     Devices,
     binding_progress,
     has_binding_conditions,
 )
-from drakkar.cluster.scheduler.devices import DeviceState
-from drakkar.kube.apierrors import ApiError
-from drakkar.kube.client import Client
-from drakkar.kube.clock import Clock, rfc3339
-from drakkar.kube.resources import PODS, RESOURCE_CLAIMS
+from drakkar.scheduling.devices import DeviceState
 from drakkar.scheduling.extended_resources import ExtendedRequests, special_claim
 from drakkar.scheduling.pods import PodFacts
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from drakkar.cluster.scheduler.claims import ClaimDemand, Devices, SchedulingError, devices_on
-from drakkar.cluster.scheduler.cluster_view import ClusterView
-from drakkar.cluster.scheduler.devices import DeviceState
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.client import Client
 from drakkar.kube.clock import Clock, rfc3339
 from drakkar.kube.resources import PODS
+from drakkar.scheduling.claims import ClaimDemand, Devices, SchedulingError, devices_on
+from drakkar.scheduling.cluster_view import ClusterView
+from drakkar.scheduling.devices import DeviceState
 from drakkar.scheduling.filters import Rejection
 from drakkar.scheduling.nodes import NodeState
 from drakkar.scheduling.pods import PodFacts

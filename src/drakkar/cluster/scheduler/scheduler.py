@@ -12,19 +12,7 @@ from collections.abc import Coroutine, Hashable, Iterable, Mapping
 from typing import Any
 
 from drakkar.cluster.scheduler.binding import Binder, BindingError, Reservation
-from drakkar.cluster.scheduler.claims import (
-    NOT_ON_NODE,
-    PLUGIN,
-    ClaimDemand,
-    Limit,
-    SchedulingError,
-    blocked,
-    demand_of,
-)
-from drakkar.cluster.scheduler.cluster_view import ClusterView
-from drakkar.cluster.scheduler.devices import DeviceState
 from drakkar.cluster.scheduler.pending import Pending, PendingPods
-from drakkar.cluster.scheduler.placement import NoPlacement, Placement, Placements
 from drakkar.cluster.scheduler.preempting import Preemptor
 from drakkar.cluster.scheduler.reporting import Reporter, explanation_of
 from drakkar.errors import DrakkarError
@@ -42,8 +30,20 @@ from drakkar.kube.resources import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
 )
+from drakkar.scheduling.claims import (
+    NOT_ON_NODE,
+    PLUGIN,
+    ClaimDemand,
+    Limit,
+    SchedulingError,
+    blocked,
+    demand_of,
+)
+from drakkar.scheduling.cluster_view import ClusterView
+from drakkar.scheduling.devices import DeviceState
 from drakkar.scheduling.filters import Rejection
 from drakkar.scheduling.fit_error import NO_NODES, preemption_message, unschedulable_message
+from drakkar.scheduling.placement import NoPlacement, Placement, Placements
 from drakkar.scheduling.pods import PodFacts
 from drakkar.scheduling.preemption import TERMINATING, Victims
 

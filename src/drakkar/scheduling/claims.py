@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from drakkar.allocation import Allocation, AllocationError, Features, Pod, Refusal
-from drakkar.cluster.scheduler.devices import DeviceState
 from drakkar.kube.clock import parse_rfc3339
+from drakkar.scheduling.devices import DeviceState
 from drakkar.scheduling.extended_resources import (
     IN_MEMORY_NAME,
     ExtendedRequests,

@@ -13,9 +13,9 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from drakkar.cluster.scheduler.claims import ClaimDemand, Devices, Limit, devices_on
-from drakkar.cluster.scheduler.cluster_view import ClusterView
-from drakkar.cluster.scheduler.devices import DeviceState
+from drakkar.scheduling.claims import ClaimDemand, Devices, Limit, devices_on
+from drakkar.scheduling.cluster_view import ClusterView
+from drakkar.scheduling.devices import DeviceState
 from drakkar.scheduling.filters import Rejection, reject
 from drakkar.scheduling.nodes import NodeState
 from drakkar.scheduling.pod_affinity import AffinityCounts

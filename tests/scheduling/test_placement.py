@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from drakkar.cluster.scheduler import placement as placements
-from drakkar.cluster.scheduler.cluster_view import ClusterView
-from drakkar.cluster.scheduler.devices import DeviceState
-from drakkar.cluster.scheduler.placement import NoPlacement, Placement, Placements
+from drakkar.scheduling import placement as placements
+from drakkar.scheduling.cluster_view import ClusterView
+from drakkar.scheduling.devices import DeviceState
+from drakkar.scheduling.placement import NoPlacement, Placement, Placements
 from drakkar.scheduling.pods import PodFacts
 
 ROOM = {"cpu": "8", "memory": "32Gi", "pods": "110"}

@@ -12,7 +12,7 @@ from typing import Any
 
 from drakkar.allocation.state import ClusterState
 from drakkar.allocation.taint_rules import TaintRule
-from drakkar.cluster.scheduler.cluster_view import ClusterView
+from drakkar.scheduling.cluster_view import ClusterView
 from drakkar.scheduling.extended_resources import ANNOTATION, ClassNames
 from drakkar.scheduling.node_affinity import NodeSelector
 
