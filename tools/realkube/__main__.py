@@ -1,0 +1,5 @@
+"""`python -m tools.realkube`."""
+
+from tools.realkube.build import main
+
+main()
