@@ -1,0 +1,168 @@
+"""The upstream Go libraries behind JSON lines, to race and to compare with: `python -m tools.oracles NAME`.
+
+What Drakkar must do is what Kubernetes 1.37 does, so the judge is upstream's own code: `allocation` runs
+k8s.io/dynamic-resource-allocation (KEP-4381), `cel` the compiler of device selectors, `cdi` the reference library of the
+Container Device Interface. Each is a small program of ours around a pinned version of the library, built once per
+content of its sources and kept in $DRAKKAR_CACHE (default ~/.cache/drakkar), outside the clone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any
+
+FOLDER = Path(__file__).parent
+CACHE = Path(os.environ.get("DRAKKAR_CACHE") or Path("~/.cache/drakkar").expanduser()) / "oracles"
+
+GO_PLACES = ("/usr/local/go/bin/go", "/usr/lib/go/bin/go", "/opt/go/bin/go", "~/go/bin/go", "~/sdk/go/bin/go")
+"""Where Go lies on machines that do not have it on PATH: the tarball's place, Debian's, those of its own installer."""
+
+FIRST_SWITCHING = (1, 21)
+"""The first Go that fetches the version a go.mod asks for (GOTOOLCHAIN=auto)."""
+
+Json = dict[str, Any]
+
+
+class OracleError(Exception):
+    """No program, and what to do about it."""
+
+
+def names() -> list[str]:
+    """The oracles there are: the folders with Go sources."""
+    return sorted(path.parent.name for path in FOLDER.glob("*/go.mod"))
+
+
+def program(name: str) -> Path:
+    """The built program; builds it if its sources changed. OracleError says how to get what is missing."""
+    if name not in names():
+        raise OracleError(f"no oracle {name!r}; there are {', '.join(names())}")
+    target = CACHE / f"{name}-{_digest(FOLDER / name)}" / f"{name}-oracle"
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            _build(name, find_go(), target)
+    return target
+
+
+def find_go() -> str:
+    """A Go that can build the oracles, from PATH or a usual place."""
+    old = []
+    for place in (shutil.which("go"), *(os.path.expanduser(place) for place in GO_PLACES)):
+        if place and os.access(place, os.X_OK):
+            version = go_version(place)
+            if version >= FIRST_SWITCHING:
+                return place
+            old.append(f"{place} is Go {'.'.join(map(str, version))}")
+    found = f" ({'; '.join(old)})" if old else ""
+    raise OracleError(
+        f"the upstream libraries need Go 1.21 or newer{found}: unpack https://go.dev/dl into /usr/local, or put go on PATH"
+    )
+
+
+def go_version(go: str) -> tuple[int, int]:
+    """Major and minor version of a Go; (0, 0) if it does not run."""
+    try:
+        answer = subprocess.run(
+            [go, "env", "GOVERSION"], capture_output=True, text=True, check=True, timeout=60, env=_environment()
+        )
+    except (OSError, subprocess.SubprocessError):
+        return 0, 0
+    found = re.search(r"go(\d+)\.(\d+)", answer.stdout)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _environment() -> dict[str, str]:
+    fixed = {"GOFLAGS": "-mod=mod", "CGO_ENABLED": "0", "GOTOOLCHAIN": "auto", "GOWORK": "off"}
+    if "HOME" not in os.environ:
+        fixed["GOPATH"] = fixed["GOCACHE"] = str(CACHE / "go")
+    return {**os.environ, **fixed}
+
+
+def _build(name: str, go: str, target: Path) -> None:
+    print(f"building the {name} oracle with {go} (a minute or two the first time)", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        # A copy, since -mod=mod may touch go.mod and go.sum.
+        sources = Path(folder) / name
+        shutil.copytree(FOLDER / name, sources)
+        partial = target.with_name(f".{target.name}.{os.getpid()}")
+        command = [go, "build", "-trimpath", "-ldflags=-s -w", "-o", str(partial), "."]
+        done = subprocess.run(command, cwd=sources, env=_environment(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        raise OracleError(f"{go} cannot build the {name} oracle (GOPROXY must be reachable): {'; '.join(lines[-3:])}")
+    partial.replace(target)
+
+
+def _digest(folder: Path) -> str:
+    total = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.suffix in (".go", ".mod", ".sum"):
+            total.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return total.hexdigest()[:16]
+
+
+class Oracle:
+    """A running oracle: a question in, an answer out. Ends with the `with` block."""
+
+    def __init__(self, name: str, *arguments: str) -> None:
+        self._command = [str(program(name)), *arguments]
+        self._process = self._start()
+
+    def _start(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, case: Json | str) -> Json:
+        """The answer to one case (an object or its JSON line)."""
+        questions, answers = self._pipes()
+        questions.write(_line(case))
+        questions.flush()
+        answer = answers.readline()
+        if not answer:
+            raise OracleError(f"{self._command[0]} ended with {self._process.wait()} instead of an answer")
+        return json.loads(answer)
+
+    def ask_all(self, cases: Iterable[Json | str]) -> list[Json]:
+        """One answer per case, in a process of its own: many at once, without a pipe that fills up."""
+        lines = "".join(map(_line, cases))
+        done = subprocess.run(self._command, input=lines, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise OracleError(f"{self._command[0]}: {done.stderr.strip()[-500:]}")
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def _pipes(self) -> tuple[IO[str], IO[str]]:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        return self._process.stdin, self._process.stdout
+
+    def __enter__(self) -> Oracle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the program."""
+        questions, answers = self._pipes()
+        questions.close()
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        answers.close()
+
+
+def _line(case: Json | str) -> str:
+    return (case if isinstance(case, str) else json.dumps(case)).rstrip("\n") + "\n"
