@@ -71,7 +71,26 @@ def _rules(group_version: str) -> dict[str, Any]:
         content: dict[str, Any] = json.loads(zlib.decompress(path.read_bytes()))
     except FileNotFoundError:
         return {}
+    for rule in content.values():
+        rule["f"] = [(child, cohorts, all(map(_silent, cohorts))) for child, cohorts in rule["f"]]
     return content
+
+
+def _silent(steps: Sequence[list[Any]]) -> bool:
+    """Whether these checks say nothing about a field that is absent, as most of most objects are."""
+    for step in steps:
+        if step[0].startswith("Optional") and "x" in step[-1] and "q" in step[-1]:
+            return True
+        if step[0] not in _ABOUT_VALUES:
+            return False
+    return True
+
+
+_ABOUT_VALUES: Final = frozenset((
+    "call", "EachValSliceVal", "EachMapVal", "EachMapKey", "MaxItems", "MaxBytes", "MaxLength", "Enum", "ValSliceUnique",
+    "ShortName", "LongName", "LongNameCaseless", "LabelKey", "UUID", "ResourcePoolName", "ResourceFullyQualifiedName",
+    "ExtendedResourceName", "ForbiddenPointer",
+))  # fmt: skip
 
 
 class _Walk:
@@ -86,8 +105,10 @@ class _Walk:
         found: Found = []
         for step in rule.get("t", ()):
             found += self.enforced(step, self.step(step, value, old, path))
-        for child, cohorts in rule["f"]:
+        for child, cohorts, silent in rule["f"]:
             inner, before = (value, old) if not child else (_get(value, child), _get(old, child))
+            if inner is None and silent:
+                continue
             place = path if not child else f"{path}.{child}" if path else child
             if (
                 self.update

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 __all__ = [
@@ -99,6 +100,11 @@ def dns_subdomain_caseless(text: str) -> list[str]:
 
 def label_key(text: str) -> list[str]:
     """A label key: optional DNS prefix, then a name of at most 63 characters."""
+    return list(_label_key(text))
+
+
+@lru_cache(maxsize=1024)  # a cluster has few keys, each written with every object
+def _label_key(text: str) -> list[str]:
     found: list[str] = []
     parts = text.split("/")
     if len(parts) > 2:

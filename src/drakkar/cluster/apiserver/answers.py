@@ -48,7 +48,7 @@ def one(call: Call, stored: StoredObject, status: int = 200) -> Answer:
         return value(call, stored.value, status)
     if call.row.stored_as is not None or form.media_type != JSON:
         return value(call, to_served(call.row, stored.value), status)
-    return Answer(status, stored.value, stored.raw, warnings=call.warnings)
+    return Answer(status, stored.value, stored=stored, warnings=call.warnings)
 
 
 def value(call: Call, obj: dict[str, Any], status: int = 200) -> Answer:

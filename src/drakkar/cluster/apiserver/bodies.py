@@ -36,10 +36,14 @@ def check_size(body: Any) -> None:
         raise statuses.too_large(BODY_LIMIT)
 
 
-def object_body(call: Call, row: ApiResource | None = None) -> dict[str, Any]:
+def object_body(
+    call: Call, row: ApiResource | None = None, known: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """The object in the body as its kind shapes and defaults it, in the version that is stored.
 
-    Warnings of field validation go to `call.warnings`. Raises `StatusError` 400, 413, 415.
+    `known` is the stored object that the body replaces: a client in the same process that changed a part of what it
+    read sends the rest of it back as it is, and only the part is looked at. Warnings of field validation go to
+    `call.warnings`. Raises `StatusError` 400, 413, 415.
     """
     row = row or call.row
     body = call.body
@@ -51,10 +55,22 @@ def object_body(call: Call, row: ApiResource | None = None) -> dict[str, Any]:
         if content_type not in accepted:
             raise statuses.unsupported_body(accepted)
         decoded = kind.decode(bytes(body), content_type, call.field_validation)
-    else:
+    elif row.custom:
         decoded = kind.shape(private({} if body is None else body), call.field_validation)
+    else:
+        known = known if row.stored_as is None else None
+        decoded = kind.shape({} if body is None else body, call.field_validation, known=known)
     call.warnings += decoded.warnings
-    return stored_behaviour(row).default(from_served(row, decoded.object), now=call.timestamp)
+    return defaulted(call, decoded.object, row, known)
+
+
+def defaulted(
+    call: Call, served: dict[str, Any], row: ApiResource, known: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """An object in the version of the request → the stored version, with defaults. `known` is the stored object."""
+    if row.custom or row.stored_as is not None:
+        return stored_behaviour(row).default(from_served(row, served), now=call.timestamp)
+    return behaviour(row).default(served, now=call.timestamp, known=known)
 
 
 def plain_body(call: Call, content_type: str = "") -> Any:
@@ -72,7 +88,7 @@ def plain_body(call: Call, content_type: str = "") -> Any:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise statuses.bad_request(f"couldn't get version/kind; json parse error: {error}") from None
     if content_type == YAML:
-        from drakkar.cluster.machinery import yamltext
+        from drakkar.kube import yamltext
 
         try:
             return yamltext.parse(bytes(body))[0]

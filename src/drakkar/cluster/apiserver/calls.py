@@ -28,7 +28,8 @@ BODY_LIMIT: Final = 3 * 1024 * 1024
 
 
 class Answer(msgspec.Struct):
-    """`raw` is the body as it goes on the wire if it is known already; `stream` replaces the body by chunks.
+    """`raw` is the body as it goes on the wire if it is known already; `stream` replaces the body by chunks. A stored
+    object is answered as `stored`: its text is made only for who wants text, and once for all who want it.
 
     `watch` yields watch events as plain values, for clients inside the process; over HTTP `stream` serves the same. A
     list makes its value or the pieces of its text only for who wants them (`value_of`, `text_of`).
@@ -44,6 +45,7 @@ class Answer(msgspec.Struct):
     watch: AsyncGenerator[dict[str, Any]] | None = None
     value_of: Callable[[], Any] | None = None
     text_of: Callable[[], list[Callable[[], bytes]]] | None = None
+    stored: StoredObject | None = None
 
 
 class Call(msgspec.Struct):

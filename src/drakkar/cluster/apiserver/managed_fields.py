@@ -33,8 +33,9 @@ def with_managed_fields(call: Call, old: dict[str, Any] | None, obj: dict[str, A
 
 def apply_configuration(call: Call, existing: StoredObject | None) -> tuple[dict[str, Any], list[str]]:
     """Merge the applied configuration in the body into the live object; raises `StatusError` (409 for conflicts)."""
-    from drakkar.cluster.machinery import apply, yamltext
+    from drakkar.cluster.machinery import apply
     from drakkar.cluster.machinery.patching import PatchError
+    from drakkar.kube import yamltext
 
     body = call.body
     check_size(body)

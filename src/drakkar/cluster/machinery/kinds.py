@@ -127,22 +127,37 @@ class Kind:
         """The object in a request body, typed. Raises `DecodeError`."""
         return strictness.decode(body, content_type, self.group_version, self.kind, self._struct, field_validation)
 
-    def shape(self, obj: Json, field_validation: str = "Warn", *, source: str = "json") -> Decoded:
-        """An already parsed body, typed. Raises `DecodeError`."""
+    def shape(
+        self, obj: Json, field_validation: str = "Warn", *, source: str = "json", known: Json | None = None
+    ) -> Decoded:
+        """An already parsed body, typed; it stays the caller's. Raises `DecodeError`.
+
+        `known` is the stored object of this kind, if there is one: parts of the body that are the very parts of it are
+        neither read nor copied.
+        """
         strictness.check_type_meta(obj, self.group_version, self.kind)
         return strictness.shape_checked(
-            obj, self.group_version, self.kind, self._struct, field_validation, yaml=source == "yaml"
+            obj,
+            self.group_version,
+            self.kind,
+            self._struct,
+            field_validation,
+            yaml=source == "yaml",
+            borrowed=True,
+            known=known,
         )
 
-    def default(self, obj: Json, *, now: str) -> Json:
-        """The object with defaults; `now` is RFC 3339 with whole seconds."""
+    def default(self, obj: Json, *, now: str, known: Json | None = None) -> Json:
+        """The object with defaults; `now` is RFC 3339 with whole seconds. Parts of `known` have theirs."""
         if self.group == DRA:
             from drakkar.api import defaulting as dra
 
+            if known is not None and _same_parts(obj, known):
+                return obj
             return dra.default(obj, now=now)
         from drakkar.cluster.machinery import defaulting
 
-        return defaulting.default(self.group, self.kind, obj)
+        return defaulting.default(self.group, self.kind, obj, known)
 
     def prepare_create(self, obj: Json) -> Json:
         """The object as it is created: status and what the server owns reset."""
@@ -197,6 +212,14 @@ class Kind:
         from drakkar.cluster.machinery import advice
 
         return advice.warnings(self.group, self.kind, new, old)
+
+
+def _same_parts(obj: Json, known: Json) -> bool:
+    """Whether nothing but metadata differs, told by identity."""
+    return all(part is known.get(name) or name in _META for name, part in obj.items())
+
+
+_META: Final = frozenset(("metadata", "kind", "apiVersion"))
 
 
 @cache

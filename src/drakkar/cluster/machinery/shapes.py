@@ -13,6 +13,8 @@ import binascii
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from drakkar.cluster.machinery import times
 from drakkar.cluster.machinery.schemas import Struct, Type
 from drakkar.kube.quantity import Quantity, QuantityError
@@ -35,36 +37,51 @@ class ShapeError(ValueError):
 
 
 class Findings:
-    """Unknown fields met on the way, as `unknown field "spec.x"`, in the order of the document."""
+    """Unknown fields met on the way, as `unknown field "spec.x"`, in the order of the document.
 
-    __slots__ = ("context", "messages")
+    `borrowed`: the input belongs to somebody who may change it, so that values of no type are copied, too.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("borrowed", "messages")
+
+    def __init__(self, *, borrowed: bool = False) -> None:
         self.messages: list[str] = []
-        self.context: list[tuple[str, str]] = []
+        self.borrowed = borrowed
 
     def unknown(self, path: Path, key: str) -> None:
         if len(self.messages) < MAX_FINDINGS:
             self.messages.append(f'unknown field "{_text((path, key))}"')
 
 
-def shape(value: Any, struct: Struct, findings: Findings) -> dict[str, Any]:
+def shape(
+    value: Any, struct: Struct, findings: Findings, known: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """`value` in the shape of `struct`.
 
-    A new dict that shares nothing mutable with the input except values under raw fields. Raises `ShapeError`.
+    A new dict that shares nothing mutable with the input except values under raw fields, and parts of `known`: a value
+    of the same type that was shaped before and never changes. What of the input *is* such a part stays it, unread,
+    which makes a write cost what it changes and not what the object weighs. Raises `ShapeError`.
     """
     if not isinstance(value, dict):
         raise ShapeError(f"json: cannot unmarshal {_kind_of(value)} into Go value of type {_go_name(struct)}")
     try:
-        return _struct(value, struct, None, findings)
+        return _struct(value, struct, None, findings, known)
     except RecursionError:
         raise ShapeError("exceeded max depth") from None
 
 
-def _struct(value: dict[str, Any], struct: Struct, path: Path, findings: Findings) -> dict[str, Any]:
+def _struct(
+    value: dict[str, Any], struct: Struct, path: Path, findings: Findings, known: dict[str, Any] | None = None
+) -> dict[str, Any]:
     fields = struct.fields
     result: dict[str, Any] = {}
+    before = None
     for key, item in value.items():
+        if known is not None:
+            before = known.get(key)
+            if before is item and item is not None:
+                result[key] = item
+                continue
         field = fields.get(key)
         if field is None:
             findings.unknown(path, key)
@@ -79,7 +96,7 @@ def _struct(value: dict[str, Any], struct: Struct, path: Path, findings: Finding
         elif code == "@":
             if type(item) is not dict:
                 raise _mismatch(item, kind, (path, key), struct)
-            item = _struct(item, kind.struct, (path, key), findings)
+            item = _struct(item, kind.struct, (path, key), findings, before if type(before) is dict else None)
         else:
             item = _CONVERTERS[code](item, kind, (path, key), struct, findings)
         drop = field.drop
@@ -254,7 +271,7 @@ def _int_or_string(item: Any, kind: Type, path: Path, struct: Struct, findings: 
 
 
 def _raw(item: Any, kind: Type, path: Path, struct: Struct, findings: Findings) -> Any:
-    return item
+    return msgspec.json.decode(msgspec.json.encode(item)) if findings.borrowed else item
 
 
 Converter = Callable[[Any, Type, Path, Struct, Findings], Any]

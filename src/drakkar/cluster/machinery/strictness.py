@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from drakkar.cluster.machinery import jsontext, yamltext
+from drakkar.cluster.machinery import jsontext
 from drakkar.cluster.machinery.schemas import Struct
 from drakkar.cluster.machinery.shapes import MAX_FINDINGS, Findings, ShapeError, shape
+from drakkar.kube import yamltext
 
 __all__ = ["JSON", "PROTOBUF", "YAML", "DecodeError", "Decoded", "decode", "media_type", "shape_checked"]
 
@@ -106,14 +107,17 @@ def shape_checked(
     *,
     yaml: bool = False,
     body: bytes = b"",
+    borrowed: bool = False,
+    known: dict[str, Any] | None = None,
 ) -> Decoded:
     """A parsed body in the shape of `struct`, with unknown fields refused, warned about or ignored.
 
-    `body` is the text of JSON, in whose order complaints are listed. Raises `DecodeError`.
+    `body` is the text of JSON, in whose order complaints are listed; for `borrowed` and `known` see `shapes`. Raises
+    `DecodeError`.
     """
-    findings = Findings()
+    findings = Findings(borrowed=borrowed)
     try:
-        typed = shape(value, struct, findings)
+        typed = shape(value, struct, findings, known)
     except ShapeError as error:
         raise DecodeError(_cannot_be_handled(group_version, kind, str(error))) from None
     typed["kind"], typed["apiVersion"] = kind, group_version

@@ -7,10 +7,11 @@ from typing import Any, cast
 from drakkar.api import metadata, names
 from drakkar.api.fields import FieldError
 from drakkar.cluster.apiserver.custom import checks, structural
-from drakkar.cluster.machinery import jsontext, strictness, yamltext
+from drakkar.cluster.machinery import jsontext, strictness
 from drakkar.cluster.machinery.kinds import Decoded, DecodeError, Kind, Rules
 from drakkar.cluster.machinery.schemas import Struct, struct_of
 from drakkar.cluster.machinery.shapes import Findings, ShapeError, shape
+from drakkar.kube import yamltext
 
 Json = dict[str, Any]
 

@@ -246,7 +246,7 @@ class Connection(asyncio.Protocol):
             await self._send_stream(answer, request, answer.stream)
 
     def _send(self, answer: Answer, request: Request) -> None:
-        raw = answer.raw
+        raw = answer.stored.raw if answer.stored is not None else answer.raw
         if raw is None:
             value = answer.value
             raw = value.encode() if isinstance(value, str) else _encode(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from drakkar.cluster.apiserver import statuses
-from drakkar.cluster.apiserver.bodies import object_body, private
+from drakkar.cluster.apiserver.bodies import object_body
 from drakkar.cluster.apiserver.calls import Answer, Call
 from drakkar.cluster.apiserver.options import check_write
 from drakkar.cluster.apiserver.resources import ApiResource
@@ -67,22 +67,20 @@ def _check(existing: StoredObject, metadata: Value, name: str) -> None:
 
 
 def _bound(call: Call, pod: Value, metadata: Value, node: str) -> Value:
-    obj: Value = private(pod)
-    obj["spec"]["nodeName"] = node
+    meta = pod["metadata"]
     # Annotations always travel with the binding, labels only those of topology (PodTopologyLabelsAdmission, 1.35).
     if metadata.get("annotations"):
-        obj["metadata"]["annotations"] = {**(obj["metadata"].get("annotations") or {}), **metadata["annotations"]}
+        meta = {**meta, "annotations": {**(meta.get("annotations") or {}), **metadata["annotations"]}}
     topology = {key: value for key, value in (metadata.get("labels") or {}).items() if key.startswith("topology.")}
     if topology:
-        obj["metadata"]["labels"] = {**(obj["metadata"].get("labels") or {}), **topology}
-    status = obj.setdefault("status", {})
-    status.pop("nominatedNodeName", None)
+        meta = {**meta, "labels": {**(meta.get("labels") or {}), **topology}}
+    status = {name: value for name, value in (pod.get("status") or {}).items() if name != "nominatedNodeName"}
     conditions = [one for one in status.get("conditions") or () if one.get("type") != "PodScheduled"]
     before = next((one for one in status.get("conditions") or () if one.get("type") == "PodScheduled"), None)
     since = call.timestamp if before is None or before.get("status") != "True" else before.get("lastTransitionTime")
     scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": since}
     status["conditions"] = [*conditions, scheduled]
-    return obj
+    return {**pod, "metadata": meta, "spec": {**pod["spec"], "nodeName": node}, "status": status}
 
 
 def _about_pods(call: Call) -> Call:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from drakkar.cluster.apiserver import answers, statuses
-from drakkar.cluster.apiserver.bodies import check_size, media_type, object_body
+from drakkar.cluster.apiserver.bodies import check_size, defaulted, media_type, object_body
 from drakkar.cluster.apiserver.calls import Answer, Call
-from drakkar.cluster.apiserver.conversions import from_served, to_served
+from drakkar.cluster.apiserver.conversions import to_served
 from drakkar.cluster.apiserver.kinds import behaviour, stored_behaviour
 from drakkar.cluster.apiserver.managed_fields import apply_configuration, with_managed_fields
 from drakkar.cluster.apiserver.options import check_write
@@ -30,9 +30,9 @@ PATCH_TYPES: Final = ("application/json-patch+json", MERGE, STRATEGIC, APPLY)
 async def update(call: Call) -> Answer:
     """PUT: replace the object or its subresource; 201 where a PUT may create."""
     check_write(call, "UpdateOptions")
-    obj = object_body(call)
-    check_name(call, obj)
     existing = call.collection.get(call.key())
+    obj = object_body(call, known=existing.value if existing is not None else None)
+    check_name(call, obj)
     if existing is None:
         if not call.row.put_creates or call.subresource is not None:
             raise statuses.not_found(call.row.group, call.row.plural, call.name)
@@ -53,7 +53,7 @@ async def patch(call: Call) -> Answer:
     current = to_served(call.row, existing.value)
     changed = patched(call, current)
     check_name(call, changed)
-    obj = stored_behaviour(call.row).default(from_served(call.row, changed), now=call.timestamp)
+    obj = defaulted(call, changed, call.row, existing.value)
     return shown(call, await replace(call, existing, obj))
 
 
@@ -63,7 +63,7 @@ async def _apply(call: Call) -> Answer:
         raise statuses.not_found(call.row.group, call.row.plural, call.name)
     obj, warnings = apply_configuration(call, existing)
     call.warnings += warnings
-    obj = stored_behaviour(call.row).default(from_served(call.row, obj), now=call.timestamp)
+    obj = defaulted(call, obj, call.row, existing.value if existing is not None else None)
     if existing is None:
         obj.setdefault("metadata", {})["name"] = call.name
         stored = await create_object(call, obj, managed=False)

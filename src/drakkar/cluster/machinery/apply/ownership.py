@@ -7,6 +7,7 @@ is.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -181,12 +182,12 @@ def apply(
     return _refresh_last_applied(merged, patch, manager)
 
 
-def _shaped(obj: Json, kind: Typed) -> Json:
+def _shaped(obj: Json, kind: Typed, live: Json | None) -> Json:
     """The merged object in the shape of its type, as decoding a body would give it."""
     if kind.schema is None:
         return obj
     try:
-        typed = shape(obj, kind.schema, Findings())
+        typed = shape(obj, kind.schema, Findings(), live)
     except ShapeError as error:
         raise PatchError.invalid(msgspec.json.encode(obj).decode(), str(error)) from None
     return {**typed, "kind": kind.kind, "apiVersion": kind.group_version}
@@ -204,7 +205,7 @@ class _Apply:
         reset = _reset(self.kind, self.me.subresource)
         merged = trees.merge(self.tree, self.base, self.patch)
         managers.fields[self.me] = difference(trees.field_set(self.tree, self.patch), reset)
-        merged = _shaped(self.prune(merged, managers, last), self.kind)
+        merged = _shaped(self.prune(merged, managers, last), self.kind, self.live)
         comparison = trees.compare(self.tree, self.base, merged)
         changed, removed = difference(comparison.changed(), reset), difference(comparison.removed, reset)
         self.settle(managers, changed, removed, force=force)
@@ -329,10 +330,15 @@ def _timeless(obj: Json) -> Json:
 
 def _reset(kind: Typed, subresource: str) -> FieldSet:
     """Fields that a write through this path cannot own, everything below included."""
-    names = _RESET_OF_KIND.get((kind.kind, subresource)) or _RESET.get(subresource, ())
     schema = kind.schema
     if subresource == "" and schema is not None and not _has_status(schema):
         return {}
+    return _reset_of(kind.kind, subresource)
+
+
+@lru_cache(maxsize=256)
+def _reset_of(kind: str, subresource: str) -> FieldSet:
+    names = _RESET_OF_KIND.get((kind, subresource)) or _RESET.get(subresource, ())
     found: FieldSet = {}
     for name in names:
         node = found

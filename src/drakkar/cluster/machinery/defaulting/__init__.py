@@ -28,10 +28,16 @@ _FAMILIES: Final = {
 }
 
 
-def default(group: str, kind: str, obj: Json) -> Json:
-    """The object with defaults."""
+def default(group: str, kind: str, obj: Json, known: Json | None = None) -> Json:
+    """The object with defaults. `known` is the stored object: what is the very same part has its defaults."""
     fill = _table(group).get(kind)
-    return fill(obj) if fill else obj
+    if fill is None:
+        return obj
+    if known is not None and group == "" and kind == "Pod":  # the kind that is written most by far
+        from drakkar.cluster.machinery.defaulting.pods import pod
+
+        return pod(obj, known)
+    return fill(obj)
 
 
 @cache

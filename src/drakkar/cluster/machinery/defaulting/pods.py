@@ -23,9 +23,11 @@ _FILE_MODE: Final = 0o644
 _TOKEN_SECONDS: Final = 3600
 
 
-def pod(obj: Json) -> Json:
-    """A pod."""
-    obj = part(obj, "spec", _own_spec, create=True)
+def pod(obj: Json, known: Json | None = None) -> Json:
+    """A pod; the spec of the stored one, if it is that, is complete."""
+    spec = obj.get("spec")
+    if known is None or spec is None or spec is not known.get("spec"):
+        obj = part(obj, "spec", _own_spec, create=True)
     return part(obj, "status", _status)
 
 

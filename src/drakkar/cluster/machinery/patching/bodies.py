@@ -38,28 +38,26 @@ def patch(
     change, duplicates = _read(body, media_type, field_validation)
     if media_type == JSON_PATCH:
         patched = json_patch(live, change)
-        shown = None
     elif media_type == MERGE_PATCH:
         patched = merge_patch(live, change)
-        shown = None
     else:
         patched = strategic_merge_patch(live, change, kind.schema)
-        shown = go_text(change)
     findings = Findings()
     try:
-        typed = shape(patched, kind.schema, findings)
+        typed = shape(patched, kind.schema, findings, live)
     except ShapeError as error:
-        detail = str(error) if shown is None else error.converter_text
-        raise PatchError.invalid(shown or _text(patched), detail) from None
+        detail = error.converter_text if media_type == STRATEGIC_PATCH else str(error)
+        raise PatchError.invalid(_shown(change, patched, media_type), detail) from None
     typed["kind"], typed["apiVersion"] = kind.kind, kind.group_version
     messages = strict_messages(duplicates, findings.messages)
     if field_validation == "Strict" and messages:
-        raise PatchError.invalid(shown or _text(patched), f"strict decoding error: {', '.join(messages)}")
+        raise PatchError.invalid(_shown(change, patched, media_type), f"strict decoding error: {', '.join(messages)}")
     return Decoded(typed, messages if field_validation == "Warn" else [])
 
 
-def _text(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+def _shown(change: Any, patched: Any, media_type: str) -> str:
+    """What a refusal quotes: the patch itself if it is a strategic one, else what came of it."""
+    return go_text(change) if media_type == STRATEGIC_PATCH else msgspec.json.encode(patched).decode()
 
 
 def _read(body: bytes | Any, media_type: str, field_validation: str) -> tuple[Any, list[str]]:
