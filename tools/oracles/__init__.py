@@ -1,8 +1,8 @@
 """The upstream Go libraries behind JSON lines, to race and to compare with: `python -m tools.oracles NAME`.
 
 What Drakkar must do is what Kubernetes 1.37 does, so the judge is upstream's own code: `allocation` runs
-k8s.io/dynamic-resource-allocation (KEP-4381), `cel` the compiler of device selectors, `cdi` the reference library of the
-Container Device Interface. Each is a small program of ours around a pinned version of the library, built once per
+k8s.io/dynamic-resource-allocation (KEP-4381), `cel` its compiler of device selectors, `cdi` the reference library of
+the Container Device Interface. Each is a small program of ours around a pinned version of the library, built once per
 content of its sources and kept in $DRAKKAR_CACHE (default ~/.cache/drakkar), outside the clone.
 """
 
@@ -60,7 +60,7 @@ def program(name: str) -> Path:
 def find_go() -> str:
     """A Go that can build the oracles, from PATH or a usual place."""
     old = []
-    for place in (shutil.which("go"), *(os.path.expanduser(place) for place in GO_PLACES)):
+    for place in (shutil.which("go"), *(str(Path(place).expanduser()) for place in GO_PLACES)):
         if place and os.access(place, os.X_OK):
             version = go_version(place)
             if version >= FIRST_SWITCHING:
@@ -68,7 +68,8 @@ def find_go() -> str:
             old.append(f"{place} is Go {'.'.join(map(str, version))}")
     found = f" ({'; '.join(old)})" if old else ""
     raise OracleError(
-        f"the upstream libraries need Go 1.21 or newer{found}: unpack https://go.dev/dl into /usr/local, or put go on PATH"
+        f"the upstream libraries need Go 1.21 or newer{found}: "
+        "unpack a release from https://go.dev/dl into /usr/local, or put go on PATH"
     )
 
 
