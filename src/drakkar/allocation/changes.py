@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, Final, NamedTuple
 
-from drakkar.allocation.allocate import allocate
+from drakkar.allocation.allocate import Allocation, allocate
 from drakkar.allocation.errors import AllocationError
 from drakkar.allocation.funnel import RequestFunnel
 from drakkar.allocation.refusal import Refusal
@@ -45,6 +45,7 @@ class Change(NamedTuple):
 
 def smallest_changes(refusal: Refusal) -> list[Change]:
     """For each kind of change the smallest one that makes the refused claims fit; checked by allocating."""
+    refusal = _on_its_own_pools(refusal)
     found = []
     for kind in (_fewer, _smaller, _tolerated, _wider, _unconstrained, _released, _added):
         change = next((change for change in _limited(kind(refusal)) if fits(refusal, change)), None)
@@ -53,12 +54,25 @@ def smallest_changes(refusal: Refusal) -> list[Change]:
     return found
 
 
+def _on_its_own_pools(refusal: Refusal) -> Refusal:
+    """The same refusal of a state that has only the pools which the node sees: trials copy the state."""
+    pools = [*(pool.key for pool in refusal.view.pools), *refusal.view.obsolete]
+    state = refusal.world.state.part(pools)
+    again = _attempt(state, refusal.claims, refusal)
+    return again if isinstance(again, Refusal) else refusal
+
+
 def fits(refusal: Refusal, change: Change) -> bool:
     """Whether the refused claims fit on their node after the change; a trial that takes too long counts as no."""
     state, claims = change.apply(refusal.world.state, refusal.claims)
+    return isinstance(_attempt(state, claims, refusal), Allocation)
+
+
+def _attempt(state: ClusterState, claims: Claims, refusal: Refusal) -> Allocation | Refusal | None:
+    """Allocate on the node of a refusal; None where that ends in an error or takes too long."""
     ticks = itertools.count(0.0)
     try:
-        found = allocate(
+        return allocate(
             state,
             claims,
             refusal.view.node,
@@ -66,9 +80,8 @@ def fits(refusal: Refusal, change: Change) -> bool:
             deadline=_PATIENCE,
             now=ticks.__next__,
         )
-        return bool(found)
     except AllocationError:
-        return False
+        return None
 
 
 def _limited(changes: Iterable[Change]) -> Iterator[Change]:

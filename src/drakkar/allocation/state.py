@@ -7,7 +7,7 @@ a changed claim a few bits. Nothing handed in is ever changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -146,6 +146,33 @@ class ClusterState:
         other._observed, other._assumed = dict(self._observed), dict(self._assumed)
         for key in {**self._observed, **self._assumed}:
             other._claim_changed(key)
+        return other
+
+    def part(self, pools: Iterable[PoolKey]) -> ClusterState:
+        """A state of its own with some pools only, and with the claims that hold devices in them.
+
+        Everything that is asked about nodes which see no other pool has the same answer there, and trials cost what
+        those pools cost, not what the cluster costs.
+        """
+        wanted = set(pools)
+        other = ClusterState()
+        other._rules = dict(self._rules)
+        other._selectors = self._selectors
+        other.classes = dict(self.classes)
+        for key in wanted:
+            for name in self._pools.get(key, ()):
+                other.upsert_slice(self._objects[name])
+        holders = {
+            claim
+            for key in wanted
+            for use in self.usage.pools.get((key.driver, key.pool), {}).values()
+            for claim in use.holders()
+        }
+        other._observed = {key: use for key, use in self._observed.items() if key in holders}
+        other._assumed = {key: use for key, use in self._assumed.items() if key in holders}
+        for claim in self.usage.claims:
+            if claim in holders:
+                other._claim_changed(claim)
         return other
 
     def slices(self) -> Iterator[SliceRecord]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from drakkar.errors import DrakkarError
 from drakkar.evidence.captures import NodeCapture
 from drakkar.evidence.snapshot import LogKey, Manifest, Snapshot, name_of, parse_time
+from drakkar.kube import yamltext
 
 __all__ = ["BundleError", "load", "load_files"]
 
@@ -96,32 +97,16 @@ def _text(files: Mapping[str, bytes], path: str) -> str:
 
 def _documents(text: str, path: str, unread: list[str], *, kinds: bool = True) -> Iterator[tuple[int, dict[str, Any]]]:
     """Mappings of a YAML text with their first line; lists are taken apart, a broken rest becomes a note."""
-    import yaml
-
-    loader: Any = _plain_loader(yaml)(text)
     try:
-        while loader.check_node():
-            node = loader.get_node()
-            obj = loader.construct_document(node)
+        for tree in yamltext.trees(text, duplicates=True):
+            obj = tree.value
             for item in obj.get("items") or () if isinstance(obj, dict) and obj.get("kind") == "List" else (obj,):
                 if isinstance(item, dict) and (not kinds or isinstance(item.get("kind"), str)):
-                    yield node.start_mark.line + 1, item
+                    yield tree.line, item
                 elif item is not None:
                     unread.append(f"{path}: a document that is no Kubernetes object")
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        unread.append(f"{path}: {str(error).splitlines()[0]}")
-    finally:
-        loader.dispose()
-
-
-def _plain_loader(yaml: Any) -> Any:
-    """Safe YAML whose dates stay text, as they are in JSON."""
-    base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    resolvers = {
-        first: [(tag, pattern) for tag, pattern in entries if tag != "tag:yaml.org,2002:timestamp"]
-        for first, entries in base.yaml_implicit_resolvers.items()
-    }
-    return type("PlainLoader", (base,), {"yaml_implicit_resolvers": resolvers})
+    except yamltext.YamlError as error:
+        unread.append(f"{path}: {error}")
 
 
 def _folder_files(folder: Path) -> Iterator[tuple[str, bytes]]:

@@ -184,6 +184,21 @@ def reference(obj: Mapping[str, Any]) -> str:
     return "/".join(part for part in parts if part)
 
 
+def summary(snapshot: Snapshot) -> str:
+    """What a snapshot holds, in one line."""
+    counts = [
+        (len(snapshot.all("Node")), "node"),
+        (len(snapshot.all("Pod")), "pod"),
+        (len(snapshot.all("ResourceClaim")), "claim"),
+        (len(snapshot.all("ResourceSlice")), "slice"),
+        (len(snapshot.nodes), "captured node"),
+    ]
+    shown = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts)
+    version = f", Kubernetes {snapshot.kubernetes_version.removeprefix('v')}" if snapshot.kubernetes_version else ""
+    time = f", {snapshot.captured_at:%Y-%m-%d %H:%M:%S} UTC" if snapshot.captured_at else ""
+    return shown + version + time
+
+
 def message_of(event: Mapping[str, Any]) -> str:
     """The text of a core or events.k8s.io event."""
     return event.get("message") or event.get("note") or ""

@@ -51,7 +51,8 @@ def sound(objects: Iterable[Object], problems: list[str]) -> Iterator[Object]:
 def misshapen(obj: Mapping[str, Any]) -> Misshapen | None:
     """The first thing that is wrong with an object, None if its shape is right."""
     kind = obj.get("kind")
-    shape: type[Shape] = SHAPES.get(kind, Other) if isinstance(kind, str) else Other
+    kind = kind if isinstance(kind, str) else ""
+    shape: type[Shape] = SHAPES.get(kind, Other)
     try:
         msgspec.convert(obj, shape)
     except msgspec.ValidationError as error:
