@@ -34,7 +34,7 @@ async def _prepare_times(folder: Path, count: int) -> tuple[list[float], list[fl
     import grpc.aio
 
     from drakkar.cluster.cluster import Cluster
-    from drakkar.cluster.nodes import NodeRequest
+    from drakkar.cluster.requests import NodeRequest
     from drakkar.cluster.places import occupied, places
     from drakkar.kube.resources import RESOURCE_CLAIMS
     from drakkar.preparation import stubs

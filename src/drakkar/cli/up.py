@@ -6,11 +6,9 @@ becomes the cluster; the parent shows its progress over a pipe and returns when 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -62,8 +60,8 @@ def command(
     \b
     drakkar up --node dgx-h100 --node a100-40gb:2
     """
-    from drakkar.cluster.nodes import parse_nodes
     from drakkar.cluster.places import places
+    from drakkar.cluster.requests import parse_nodes
     from drakkar.drivers.catalog import family_of
 
     where = places(name, data)
@@ -81,12 +79,26 @@ def command(
 
 
 def _run(where: Places, requests: list[Any], port: int, runtime: str, images: tuple[Path, ...], output: str) -> None:
-    from drakkar.cluster.cluster import Cluster
+    from drakkar.cluster import pki
 
     report = _Report(output)
+    # Begun before the cluster's own modules are loaded: it is a process of its own, and the longest part of a start.
+    certificates = None if where.left_over else pki.prepare(where.data / "pki")
+
+    import asyncio
+
+    from drakkar.cluster.cluster import Cluster
 
     async def serve() -> None:
-        cluster = Cluster(where, requests, port=port, runtime=runtime, images=images, progress=report.step)
+        cluster = Cluster(
+            where,
+            requests,
+            port=port,
+            runtime=runtime,
+            images=images,
+            certificates=certificates,
+            progress=report.step,
+        )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, cluster.stopped.set)
@@ -114,6 +126,8 @@ def _run(where: Places, requests: list[Any], port: int, runtime: str, images: tu
 
 @contextlib.contextmanager
 def _event_loop() -> Any:
+    import asyncio
+
     factory = None
     with contextlib.suppress(ImportError):
         import uvloop
@@ -159,6 +173,8 @@ def _announce(record: dict[str, Any], output: str) -> None:
 
 def _detach(where: Places, output: str) -> None:
     """Run the same command without --detach in a session of its own, and wait until it is ready."""
+    import subprocess
+
     from drakkar.cluster.places import running
 
     arguments = [word for word in sys.argv[1:] if word != "--detach"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import os
 import re
 import secrets
@@ -24,9 +25,9 @@ from drakkar.cluster.apiserver.inprocess import InProcessTransport
 from drakkar.cluster.apiserver.server import ApiServer
 from drakkar.cluster.apiserver.serving.listener import Listener, serve
 from drakkar.cluster.control import ControlServer
-from drakkar.cluster.nodes import DRIVER_USER, EmbeddedNode, NodeRequest, merge_nodes, start_all
 from drakkar.cluster.places import ClusterRecord, Places
-from drakkar.cluster.rights import driver_rights
+from drakkar.cluster.requests import NodeRequest, merge_nodes
+from drakkar.cluster.rights import DRIVER_USER, driver_rights
 from drakkar.cluster.store import Log, Store
 from drakkar.drivers import catalog
 from drakkar.errors import DrakkarError
@@ -39,6 +40,7 @@ from drakkar.kube.resources import DEVICE_CLASSES, NODES, PODS, RESOURCE_SLICES
 
 if TYPE_CHECKING:
     from drakkar.cluster.controllers import ControllerGroup
+    from drakkar.cluster.nodes import EmbeddedNode
     from drakkar.cluster.runtimes.runtime import Runtime
     from drakkar.cluster.scheduler import Scheduler
 
@@ -56,6 +58,7 @@ class Cluster:
         port: of the API server; 0 takes the port used last time, or a free one.
         runtime: auto, runc or process.
         images: OCI image layout folders for containers that want a real image.
+        certificates: on their way already, where the caller could begin them earlier than this module was loaded.
         progress: hears one line about each step.
     """
 
@@ -68,6 +71,7 @@ class Cluster:
         runtime: str = "auto",
         images: Sequence[Path] = (),
         clock: Clock | None = None,
+        certificates: pki.Preparation | None = None,
         progress: Progress = lambda _: None,
     ) -> None:
         self.where = where
@@ -75,6 +79,7 @@ class Cluster:
         self._requests = list(nodes)
         self._port, self._runtime_name, self._images = port, runtime, tuple(images)
         self._clock = clock or SystemClock()
+        self._certificates = certificates
         self._progress = progress
         self._closing = contextlib.AsyncExitStack()
         self.stopped = asyncio.Event()
@@ -109,14 +114,14 @@ class Cluster:
         from drakkar.cluster.runtimes.choice import choose_runtime
 
         await self._end_leftovers()
-        certificates = pki.prepare(self.where.data / "pki")
+        certificates = self._certificates or pki.prepare(self.where.data / "pki")
         self._requests = merge_nodes(self._remembered(), self._requests)
         families = catalog.families(request.model for request in self._requests)
         hidden = [pattern for family in families for pattern in family.host_files]
         self.runtime = choose_runtime(
             self._runtime_name, self.where.data / "runtime", layouts=self._images, hidden=hidden
         )
-        (self.where.data / "runtime.name").write_text(self.runtime.name)
+        self.where.runtime_name.write_text(self.runtime.name)
         store = Store(Log(self.where.data / "store")) if self.where.durable else Store()
         self._closing.push_async_callback(store.close)
         keys = await asyncio.to_thread(certificates.wait)
@@ -126,6 +131,8 @@ class Cluster:
         self.server = ApiServer(store, clock=self._clock, tokens=tokens)
         self._closing.push_async_callback(self.server.close)
         await self._listen(keys, token)
+        loading = asyncio.create_task(asyncio.to_thread(_load_parts))  # the server answers meanwhile
+        self._closing.push_async_callback(asyncio.wait, {loading})
         self.client = self.client_for(ADMIN.name, ADMIN.groups, "drakkar")
         await self._install(families)
         control = ControlServer(self.where.control, self._control)
@@ -133,15 +140,16 @@ class Cluster:
         self._closing.push_async_callback(control.stop)
         self._write_record()
         self._progress(f"API server at {self.listener.url}")
+        await loading
         await self._start_managers()
 
     async def _end_leftovers(self) -> None:
         """End the containers of a cluster of this name that was killed and kept no data, and forget what it had."""
         from drakkar.cluster.runtimes.choice import choose_runtime
 
-        kept = self.where.data / "runtime.name"
-        if self.where.durable or not kept.exists():
+        if not self.where.left_over:
             return
+        kept = self.where.runtime_name
         runtime = choose_runtime(kept.read_text(), self.where.data / "runtime")
         await runtime.open()
         await runtime.close(kill=True)
@@ -161,6 +169,8 @@ class Cluster:
 
     async def add_nodes(self, requests: Sequence[NodeRequest]) -> None:
         """Add simulated nodes to the running cluster; return when their devices are in the API."""
+        from drakkar.cluster.nodes import EmbeddedNode, start_all
+
         fresh = []
         for request in requests:
             if request.name in self.nodes:
@@ -336,6 +346,14 @@ class Cluster:
                 node.summary() | {"ready": _ready(nodes.get(node.name))} for _, node in sorted(self.nodes.items())
             ],
         }
+
+
+def _load_parts() -> None:
+    """Import what runs behind the API server."""
+    for part in ("controllers", "scheduler", "nodes"):
+        importlib.import_module(f"drakkar.cluster.{part}")
+    for part in ("drakkar.vendors.nvidia.simulated", "drakkar.drivers.gpu.driver"):
+        importlib.import_module(part)
 
 
 def _ready(node: dict[str, Any] | None) -> bool:

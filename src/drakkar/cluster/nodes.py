@@ -7,64 +7,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from drakkar.cluster.kubelet.kubelet import Kubelet
 from drakkar.cluster.places import Places
+from drakkar.cluster.requests import NodeRequest
+from drakkar.cluster.rights import DRIVER_USER
 from drakkar.cluster.runtimes.runtime import Runtime
 from drakkar.drivers.catalog import Family, NodeDriver, NodePlaces
-from drakkar.errors import DrakkarError
 from drakkar.hardware.machine import Machine
 from drakkar.kube.client import Client
 from drakkar.kube.clock import Clock
 from drakkar.kube.events import EventRecorder
 from drakkar.kube.informers import Informer
 
-DRIVER_USER = "system:serviceaccount:drakkar-system:driver"
 DRIVER_GROUPS = ("system:serviceaccounts", "system:serviceaccounts:drakkar-system")
-
-
-@dataclass(frozen=True, slots=True)
-class NodeRequest:
-    """A node to be: its name and the model of its machine."""
-
-    name: str
-    model: str
-
-
-def parse_nodes(words: Sequence[str]) -> list[NodeRequest]:
-    """``dgx-h100`` or ``a100-40gb:2``; nodes are numbered per model, `a100-40gb-0` and on. Raises `DrakkarError`."""
-    counts: dict[str, int] = {}
-    requests = []
-    for word in words:
-        model, colon, count = word.partition(":")
-        if colon and not (count.isascii() and count.isdecimal() and 0 < int(count) <= 5000):
-            raise DrakkarError(
-                f"{count!r} is no number of nodes",
-                reason="InvalidNode",
-                subject=f"--node {word}",
-                expected="MODEL or MODEL:COUNT, at most 5000",
-            )
-        for _ in range(int(count) if colon else 1):
-            number = counts.get(model, 0)
-            counts[model] = number + 1
-            requests.append(NodeRequest(f"{model}-{number}", model))
-    return requests
-
-
-def merge_nodes(remembered: Sequence[NodeRequest], asked: Sequence[NodeRequest]) -> list[NodeRequest]:
-    """The nodes a cluster has when it comes back: those it had, and those asked for now that are new."""
-    known = {request.name: request for request in remembered}
-    for request in asked:
-        before = known.setdefault(request.name, request)
-        if before.model != request.model:
-            raise DrakkarError(
-                f"node {request.name} is a {before.model} in this data folder",
-                reason="OtherModel",
-                subject=f"--node {request.model}",
-            )
-    return list(known.values())
 
 
 class EmbeddedNode:

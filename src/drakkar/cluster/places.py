@@ -63,6 +63,16 @@ class Places:
     def kubeconfig(self) -> Path:
         return self.data / "kubeconfig"
 
+    @property
+    def runtime_name(self) -> Path:
+        """Names the runtime whose containers may have outlived a killed cluster."""
+        return self.data / "runtime.name"
+
+    @property
+    def left_over(self) -> bool:
+        """Whether a cluster that was to keep nothing was killed and could not tidy up."""
+        return not self.durable and self.runtime_name.exists()
+
     def node_cdi(self, node: str) -> Path:
         """The node's ``/var/run/cdi``."""
         return self.memory / "cdi" / node

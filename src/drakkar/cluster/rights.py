@@ -10,6 +10,8 @@ from typing import Any
 
 from drakkar.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Resource
 
+DRIVER_USER = "system:serviceaccount:drakkar-system:driver"
+
 _RULES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("resource.k8s.io", ("resourceslices",), ("get", "list", "watch", "create", "update", "patch", "delete")),
     ("resource.k8s.io", ("resourceclaims",), ("get", "list", "watch")),

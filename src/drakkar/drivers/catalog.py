@@ -53,11 +53,17 @@ class Family:
 
 def _nvidia() -> Family:
     from drakkar.drivers.gpu.classes import device_classes
-    from drakkar.drivers.gpu.driver import GpuDriver
     from drakkar.vendors.nvidia.models import model_names
-    from drakkar.vendors.nvidia.simulated import SimulatedMachine, build_machine
+
+    def build(model: str, node: str, root: Path) -> Machine:
+        from drakkar.vendors.nvidia.simulated import build_machine
+
+        return build_machine(model, node, root)
 
     def drivers(machine: Machine, node: str, client: Client, places: NodePlaces, clock: Clock) -> Sequence[NodeDriver]:
+        from drakkar.drivers.gpu.driver import GpuDriver
+        from drakkar.vendors.nvidia.simulated import SimulatedMachine
+
         assert isinstance(machine, SimulatedMachine)
         driver = GpuDriver(
             machine,
@@ -72,7 +78,7 @@ def _nvidia() -> Family:
         return [driver]
 
     host_files = ("/usr/bin/nvidia-*", "/usr/lib/*/libnvidia-*", "/usr/lib/*/libcuda*", "/usr/lib64/libnvidia-*")
-    return Family(model_names, build_machine, drivers, device_classes, host_files)
+    return Family(model_names, build, drivers, device_classes, host_files)
 
 
 FAMILIES: tuple[Callable[[], Family], ...] = (_nvidia,)

@@ -81,7 +81,7 @@ class EmbeddedCluster:
 
         Raises `DrakkarError` for an unknown model or a name that is taken.
         """
-        from drakkar.cluster.nodes import NodeRequest
+        from drakkar.cluster.requests import NodeRequest
         from drakkar.drivers.catalog import family_of
 
         family_of(model)
