@@ -24,7 +24,7 @@ def run(*arguments: str | Path, text: str | None = None) -> Result:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "pod.yaml").write_text(pod("nodeName: n"))
+    (tmp_path / "pod.yaml").write_text(pod("nodeName: n1"))
     return tmp_path
 
 
@@ -49,7 +49,7 @@ def test_json_and_sarif(folder: Path) -> None:
     assert (finding["code"], finding["line"], finding["fix"]) == (
         "node-name-with-claim",
         12,
-        "nodeSelector: {kubernetes.io/hostname: n}",
+        "nodeSelector: {kubernetes.io/hostname: n1}",
     )
     assert json.loads(run(folder, "-o", "sarif").output)["version"] == "2.1.0"
     assert run(folder, "-o", "github").output.startswith("::error file=")

@@ -30,9 +30,9 @@ def test_paths_quote_what_has_dots() -> None:
     assert render_path(()) == "$"
 
 
-def test_numbers_and_booleans_are_those_of_yaml_1_2() -> None:
+def test_numbers_and_booleans_are_those_that_kubectl_reads() -> None:
     assert document("a: no\nb: 1:20\nc: 2026-01-01\nd: 0o17\ne: true\nf: 1e3\ng: ~\nh:\n").value == {
-        "a": "no", "b": "1:20", "c": "2026-01-01", "d": 15, "e": True, "f": 1000.0, "g": None, "h": None,
+        "a": False, "b": "1:20", "c": "2026-01-01", "d": 15, "e": True, "f": 1000.0, "g": None, "h": None,
     }  # fmt: skip
 
 
@@ -41,8 +41,8 @@ def test_anchors_and_merges() -> None:
 
 
 def test_names_of_documents() -> None:
-    kinds = [each.reference for each in sources({"kubelet.yaml": "kind: K\n---\nkind: L\nmetadata: {name: n}\n"})]
-    assert kinds == ["K/kubelet", "L/n"]
+    kinds = [each.reference for each in sources({"kubelet.yaml": "kind: K\n---\nkind: L\nmetadata: {name: l}\n"})]
+    assert kinds == ["K/kubelet", "L/l"]
     assert document("a: 1", "dra.values.yaml").reference == "Values/dra"
     assert [each.reference for each in sources({"c.csv": "x"})] == ["CSV/c.csv"]
 
@@ -57,10 +57,10 @@ def test_items_of_a_list_are_documents() -> None:
     [
         (b"a: [1", "line 2"),
         (b"\xff\xfe\x00", "UTF-8"),
-        (b"a: &x [*x]", "nested without end"),
+        (b"a: &x [*x]", "exceeded max depth"),
         (b"[" * 3000, "cannot read"),
         (b"a: \t- {{ .Values.x }}", "line 1"),
-        ("a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40)), "expands to"),
+        ("a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 40)), "excessive"),
     ],
 )
 def test_damaged_files_end_in_one_sentence(data: bytes | str, problem: str) -> None:
@@ -88,7 +88,7 @@ metadata: {name: p}
 spec:
   resourceClaims: [{name: gpu, resourceClaimName: c}]
   %s
-  nodeName: n %s
+  nodeName: n1 %s
   containers: [{name: m, image: x, resources: {claims: [{name: gpu}]}}]
 """
 

@@ -29,7 +29,7 @@ def test_every_family_has_rules_and_every_code_a_rule() -> None:
 
 
 def test_findings_come_in_the_order_of_the_files() -> None:
-    both = review({"b.yaml": pod("nodeName: n") + "---\n" + pod("nodeName: m"), "a.yaml": pod("nodeName: o")})
+    both = review({"b.yaml": pod("nodeName: n1") + "---\n" + pod("nodeName: m"), "a.yaml": pod("nodeName: o")})
     assert [(each.file, each.line) for each in both] == [("b.yaml", 12), ("b.yaml", 25), ("a.yaml", 12)]
 
 
@@ -52,13 +52,13 @@ def test_sarif_names_rule_place_and_level() -> None:
 
 
 def test_github_annotations_escape_their_separators() -> None:
-    text = reports.github(review({"a,b.yaml": pod("nodeName: n")}))
+    text = reports.github(review({"a,b.yaml": pod("nodeName: n1")}))
     assert text.startswith("::error file=a%2Cb.yaml,line=12,col=3,title=node-name-with-claim%3A Pod/p::")
 
 
 def test_text_counts() -> None:
     assert reports.text([], 1) == "nothing found in 1 file"
-    assert reports.text(review(pod("nodeName: n")), 2).endswith("1 error in 2 files")
+    assert reports.text(review(pod("nodeName: n1")), 2).endswith("1 error in 2 files")
 
 
 def test_alerts_in_plain_rule_files() -> None:

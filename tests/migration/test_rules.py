@@ -322,8 +322,8 @@ def test_messages_teach_the_right_form() -> None:
 
 
 def test_a_pod_from_a_cluster_has_its_node_from_the_scheduler() -> None:
-    assert found(template() + JOIN + pod("nodeName: n").replace("name: p,", "name: p, uid: u,")) == []
-    assert found(template() + JOIN + pod("nodeName: n")) == [("node-name-with-claim", "spec.nodeName")]
+    assert found(template() + JOIN + pod("nodeName: n1").replace("name: p,", "name: p, uid: u,")) == []
+    assert found(template() + JOIN + pod("nodeName: n1")) == [("node-name-with-claim", "spec.nodeName")]
 
 
 HOME = "registry.k8s.io/dra-driver-nvidia"

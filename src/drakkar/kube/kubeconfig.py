@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from drakkar.errors import DrakkarError
+from drakkar.kube import yamltext
 
 _POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -113,11 +114,9 @@ def _material(entry: dict[str, Any], key: str, base: Path, where: str) -> bytes 
 
 
 def _read(file: Path) -> dict[str, Any]:
-    import yaml
-
     try:
-        document = yaml.load(file.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - a safe loader
-    except (OSError, yaml.YAMLError) as error:
+        document = yamltext.load(file.read_bytes())
+    except (OSError, yamltext.YamlError) as error:
         raise KubeconfigError(f"cannot read the kubeconfig: {error}", subject=str(file)) from error
     if not isinstance(document, dict):
         raise KubeconfigError("the kubeconfig is not a mapping", subject=str(file))

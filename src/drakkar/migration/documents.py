@@ -1,8 +1,7 @@
 """Files as documents whose every field knows its line and column.
 
-A finding that names a line is read, one that names an object is searched for. YAML is composed to nodes, which have
-marks, and only then made plain values; numbers and booleans are those of YAML 1.2, since nobody means 80 by 1:20 or
-false by `no`, and dates stay text. Damaged, cyclic or exploding files end in one sentence.
+A finding that names a line is read, one that names an object is searched for. YAML is read by `kube.yamltext`, as
+kubectl and helm read it, and its nodes know their places. Damaged, cyclic or exploding files end in one sentence.
 """
 
 from __future__ import annotations
@@ -10,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from drakkar.errors import DrakkarError
+from drakkar.kube import yamltext
 from drakkar.migration.findings import Finding, codes, render_path
 
 __all__ = ["Csv", "Document", "Source", "Steps", "items_at", "read_bytes", "read_file", "read_folder", "value_at"]
@@ -23,8 +22,6 @@ Steps = tuple[str | int, ...]
 """A path: names and indexes from the top of the object."""
 
 MAX_BYTES: Final = 16 << 20
-MAX_VALUES: Final = 1_000_000
-MAX_DEPTH: Final = 200
 _IGNORED: Final = re.compile(r"drakkar:\s*ignore\[([\w, -]+)\]\s*(\S.*)?$")
 
 
@@ -223,8 +220,7 @@ def _stem(file_name: str) -> str:
 
 def _documents(name: str, text: str, stem: str) -> Iterator[Document]:
     values = stem == "values" or stem.endswith(".values") or stem.startswith("values-")
-    for node in _nodes(name, text):
-        value = _Plain(name).value(node)
+    for value, node in _trees(name, text):
         if not isinstance(value, dict):  # empty documents, and lists such as JSON patches of kustomize
             continue
         if values and "kind" not in value:
@@ -245,98 +241,13 @@ def _document(name: str, text: str, stem: str, value: dict[str, Any], node: Any)
     return Document(name, text, f"{value.get('kind') or 'Rules'}/{own or stem}", value, node)
 
 
-def _nodes(name: str, text: str) -> list[Any]:
-    import yaml
-
-    loader = _loader()(text)
-    found = []
+def _trees(name: str, text: str) -> Iterator[tuple[Any, Any]]:
     try:
-        while loader.check_node():
-            found.append(loader.get_node())
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
-        raise _unreadable(name, where + str(getattr(error, "problem", None) or error).splitlines()[0]) from None
-    except (ValueError, RecursionError) as error:
-        raise _unreadable(name, str(error).splitlines()[0]) from None
-    finally:
-        loader.dispose()
-    return found
-
-
-@cache
-def _loader() -> Any:
-    import yaml
-
-    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    loader: Any = type("MarkedLoader", (base,), {"yaml_implicit_resolvers": {}})
-    for tag, pattern, first in (
-        ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
-        ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
-        ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", "-+.0123456789"),
-        ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-        ("merge", r"<<", ["<"]),
-    ):
-        loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(f"^(?:{pattern})$"), list(first))
-    return loader
-
-
-class _Plain:
-    """Makes plain values of nodes, each once, and notices cycles and explosions."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._known: dict[int, tuple[Any, int]] = {}
-        self._open: set[int] = set()
-
-    def value(self, node: Any) -> Any:
-        return self._value(node)[0]
-
-    def _value(self, node: Any) -> tuple[Any, int]:
-        if node.id == "scalar":
-            return _scalar(node), 1
-        key = id(node)
-        if key in self._known:
-            return self._known[key]
-        if key in self._open or len(self._open) > MAX_DEPTH:
-            raise _unreadable(self._name, f"line {node.start_mark.line + 1} is nested without end")
-        self._open.add(key)
-        made, size = self._collection(node)
-        self._open.discard(key)
-        if size > MAX_VALUES:
-            raise _unreadable(self._name, f"it expands to more than {MAX_VALUES} values")
-        self._known[key] = (made, size)
-        return made, size
-
-    def _collection(self, node: Any) -> tuple[Any, int]:
-        if node.id == "sequence":
-            items = [self._value(item) for item in node.value]
-            return [item for item, _ in items], 1 + sum(size for _, size in items)
-        made: dict[str, Any] = {}
-        total = 1
-        for key, inner in node.value:
-            value, size = self._value(inner)
-            total += size
-            if key.tag == "tag:yaml.org,2002:merge":
-                for merged in value if isinstance(value, list) else [value]:
-                    made = (merged if isinstance(merged, dict) else {}) | made
-            elif key.id == "scalar":
-                made[key.value] = value
-        return made, total
-
-
-def _scalar(node: Any) -> Any:
-    tag, text = node.tag.rpartition(":")[2], node.value
-    try:
-        if tag == "bool":
-            return text.lower() == "true"
-        if tag == "int":
-            return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
-        if tag == "float":
-            return float(text)
-    except ValueError:
-        return text
-    return None if tag == "null" else text
+        for tree in yamltext.trees(text):
+            yield tree.value, tree.node
+    except yamltext.YamlError as error:
+        column = f", column {error.column}" if error.column else ""
+        raise _unreadable(name, (f"line {error.line}{column}: " if error.line else "") + error.problem) from None
 
 
 def _unreadable(name: str, problem: str) -> DrakkarError:

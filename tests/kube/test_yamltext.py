@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from drakkar.cluster.machinery import yamltext
+from drakkar.kube import yamltext
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,42 @@ def test_what_is_not_yaml_is_an_error(text: str) -> None:
 def test_an_alias_to_itself_does_not_hang() -> None:
     with pytest.raises(yamltext.YamlError):
         yamltext.parse(b"a: &x [*x]")
+
+
+def test_every_document_knows_its_lines() -> None:
+    first, second = yamltext.trees("# a comment\na: {b: 1}\n---\n- x\n- z: 2\n")
+    assert (first.value, first.line) == ({"a": {"b": 1}}, 2)
+    assert (second.value, second.line) == (["x", {"z": 2}], 4)
+    assert second.node.value[1].value[0][0].start_mark.line == 4
+
+
+def test_keys_stay_in_order_and_twice_is_an_error_unless_wanted() -> None:
+    [tree] = yamltext.trees("b: 1\na: 2\n")
+    assert list(tree.value) == ["b", "a"]
+    with pytest.raises(yamltext.YamlError) as caught:
+        yamltext.load("b: 1\na: 2\nb: 3\n")
+    assert (caught.value.line, caught.value.problem) == (3, 'key "b" already set in map')
+    [tree] = yamltext.trees("b: 1\na: 2\nb: 3\n", duplicates=True)
+    assert tree.value == {"b": 3, "a": 2}
+
+
+def test_documents_before_a_broken_one_are_given() -> None:
+    found = []
+    with pytest.raises(yamltext.YamlError) as caught:
+        for tree in yamltext.trees("a: 1\n---\nb: [\n"):
+            found.append(tree.value)
+    assert found == [{"a": 1}]
+    assert caught.value.line == 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9) if n else 1}]" for n in range(12)),
+        "[" * 20_000,
+        "a: &x [*x]",
+    ],
+)
+def test_bombs_and_cycles_are_errors(text: str) -> None:
+    with pytest.raises(yamltext.YamlError):
+        yamltext.load(text)
