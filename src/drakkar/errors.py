@@ -18,7 +18,12 @@ class DrakkarError(Exception):
         subject: the object, file or flag it is about, e.g. ``ResourceClaim/team-a/gpu`` or ``a.yaml:12``.
         expected: what would have been right.
         next_step: the next thing to do, preferably a command.
+
+    Attributes:
+        exit_status: of a command that ends with it; commands with several kinds of failure set it.
     """
+
+    exit_status = 1
 
     def __init__(
         self, message: str, *, reason: str = "", subject: str = "", expected: str = "", next_step: str = ""

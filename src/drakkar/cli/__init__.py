@@ -16,6 +16,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("up", "Start an embedded cluster with simulated GPU machines."),
     "down": ("down", "End a running embedded cluster."),
     "status": ("status", "Show the embedded clusters that run, their nodes and devices."),
+    "doctor": ("doctor", "Say what is wrong with devices in a cluster or a bundle, worst first."),
     "explain": ("explain", "Say how a pod or claim got its devices, or why it did not."),
     "free": ("free", "Say how many devices are free, and what still fits."),
     "who": ("who", "Say which pod, claim and container has a device, since when."),
@@ -25,7 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "driver": ("driver", "Run a device driver as a process of its own, against any cluster."),
     "models": ("models", "List the machines that can be simulated."),
     "lint": ("lint", "Review manifests, chart values and alert rules before they are applied."),
-    "cdi": ("cdi", "List, check and apply Container Device Interface files."),
+    "cdi": ("cdi.group", "List, check and apply Container Device Interface files."),
     "version": ("version", "Print the version."),
 }
 
@@ -51,22 +52,13 @@ def main() -> None:
     if sys.argv[1:] in ([], ["-h"], ["--help"]):
         print(listing())
         return
-    import click
-
-    from drakkar.cli.root import root
     from drakkar.errors import DrakkarError
 
     try:
-        code = root(standalone_mode=False)  # click hands the status of `Exit` back instead of raising it
-        sys.exit(code if isinstance(code, int) else 0)
+        sys.exit(_run(sys.argv[1:]))
     except DrakkarError as error:
         _show(error)
-        sys.exit(1)
-    except click.exceptions.Abort:
-        sys.exit(130)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        sys.exit(error.exit_status)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
@@ -75,6 +67,27 @@ def main() -> None:
     except Exception as error:
         _show_defect(error)
         sys.exit(70)
+
+
+def _run(arguments: list[str]) -> int:
+    """Runs the command and returns its status; those that run once per container do without click."""
+    if arguments[0] == "cdi":
+        from drakkar.cli.cdi.quick import quickly
+
+        if quickly(arguments[1:]):
+            return 0
+    import click
+
+    from drakkar.cli.root import root
+
+    try:
+        code = root(standalone_mode=False)  # click hands the status of `Exit` back instead of raising it
+    except click.exceptions.Abort:
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    return code if isinstance(code, int) else 0
 
 
 def _show_defect(error: Exception) -> None:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from drakkar.cli.options import connection, emit, output
-
-if TYPE_CHECKING:
-    from drakkar.evidence.snapshot import Snapshot
+from drakkar.cli.snapshots import taken
 
 
 @click.command("explain")
 @click.argument("target")
-@click.option("--on", "bundle", type=click.Path(path_type=Path), help="A captured bundle instead of a cluster.")
+@click.option(
+    "--bundle", "--on", "bundle", type=click.Path(path_type=Path), help="A captured bundle instead of a cluster."
+)
 @connection
 @output
 def command(
@@ -34,7 +33,7 @@ def command(
 
         snapshot = load(bundle)
     else:
-        snapshot, here = asyncio.run(_take(kubeconfig, context, namespace))
+        snapshot, here = asyncio.run(taken(kubeconfig, context, namespace))
         namespace = namespace or here
     verdict = explain(snapshot, target, namespace=namespace or "default")
     if output == "text":
@@ -42,16 +41,3 @@ def command(
     else:
         emit(verdict.to_dict(), output)
     raise click.exceptions.Exit(0 if verdict.healthy else 1)
-
-
-async def _take(kubeconfig: Path | None, context: str, namespace: str) -> tuple[Snapshot, str]:
-    """The objects as they are now and what nodes simulated here show; the namespace of the context."""
-    from drakkar.cli.clients import connect, node_captures
-    from drakkar.evidence.take import take
-
-    client, connection = connect(kubeconfig, context)
-    try:
-        snapshot = await take(client, captures=node_captures(connection), namespace=namespace or connection.namespace)
-    finally:
-        await client.close()
-    return snapshot, connection.namespace

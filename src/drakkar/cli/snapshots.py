@@ -45,9 +45,27 @@ def read(bundle: Path | None, kubeconfig: Path | None, context: str, namespace: 
     return asyncio.run(once())
 
 
+async def taken(kubeconfig: Path | None, context: str, namespace: str) -> tuple[Snapshot, str]:
+    """The objects as they are now, with logs and what nodes simulated here show; the namespace of the context."""
+    from drakkar.cli.clients import connect, node_captures
+    from drakkar.evidence.take import take
+
+    client, connection = connect(kubeconfig, context)
+    try:
+        snapshot = await take(client, captures=node_captures(connection), namespace=namespace or connection.namespace)
+    finally:
+        await client.close()
+    return snapshot, connection.namespace
+
+
 @contextlib.asynccontextmanager
-async def reader(bundle: Path | None, kubeconfig: Path | None, context: str, namespace: str) -> AsyncIterator[Reader]:
-    """What reads again and again. Raises `DrakkarError` at once for a bundle or a kubeconfig that is none."""
+async def reader(
+    bundle: Path | None, kubeconfig: Path | None, context: str, namespace: str, *, logs: bool = False
+) -> AsyncIterator[Reader]:
+    """What reads again and again; with `logs` also logs of pods with claims, and what nodes simulated here show.
+
+    Raises `DrakkarError` at once for a bundle or a kubeconfig that is none.
+    """
     if bundle is not None:
         from drakkar.evidence.bundle import load
 
@@ -58,14 +76,16 @@ async def reader(bundle: Path | None, kubeconfig: Path | None, context: str, nam
 
         yield Reader(bundle.name, namespace or "default", the_same)
         return
-    from drakkar.cli.clients import connect
+    from drakkar.cli.clients import connect, node_captures
     from drakkar.evidence.take import take
 
     client, connected = connect(kubeconfig, context)
     space = namespace or connected.namespace or "default"
 
     async def take_one() -> Snapshot:
-        return await take(client, logs_of=(), namespace=space)
+        if not logs:
+            return await take(client, logs_of=(), namespace=space)
+        return await take(client, captures=node_captures(connected), namespace=space)
 
     try:
         yield Reader(connected.server, space, take_one)

@@ -9,9 +9,20 @@ same detectors.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
-from drakkar.diagnosis import allocation, domains, inventory, lifecycle, manifests, telemetry, upgrades, workloads
+from drakkar.diagnosis import (
+    allocation,
+    domains,
+    inventory,
+    lifecycle,
+    manifests,
+    pending,
+    telemetry,
+    upgrades,
+    workloads,
+)
 from drakkar.diagnosis.situation import Situation
 from drakkar.diagnosis.targets import TargetError, pods_of_target, resolve_target
 from drakkar.diagnosis.verdict import HEALTHY, UNDECIDED, Evidence, Finding, Verdict, cause_of
@@ -19,7 +30,18 @@ from drakkar.evidence.records import EvidenceRecord, claim_records
 from drakkar.evidence.snapshot import Snapshot, name_of, reference
 from drakkar.kube import resources
 
-__all__ = ["TargetError", "examine", "explain", "pods_of_target", "rank", "resolve_target"]
+__all__ = [
+    "Gathered",
+    "TargetError",
+    "best_of",
+    "examine",
+    "explain",
+    "gather",
+    "pods_of_target",
+    "rank",
+    "resolve_target",
+    "within_what_was_read",
+]
 
 Object = dict[str, Any]
 
@@ -68,16 +90,24 @@ def explain(snapshot: Snapshot, target: str, *, namespace: str = "default") -> V
     if finding.cause in _OPEN:
         wider = sorted((found for found in _wider(situation) if _is_about(found, obj)), key=rank)
         finding = wider[0] if wider else finding
-    finding = _within_what_was_read(snapshot, _with_changes(situation, finding))
+    finding = within_what_was_read(snapshot, _with_changes(situation, finding))
     return Verdict(reference(obj), finding, tuple(_records(situation, obj))[:_SHOWN_RECORDS], snapshot.unread)
 
 
 def examine(snapshot: Snapshot) -> Verdict:
     """The verdict that explains most of what is wrong in a snapshot, or that everything is as it should be."""
     situation = Situation(snapshot)
-    found = _without_consequences(sorted(_everything(situation), key=rank))
+    return best_of(situation, gather(situation))
+
+
+def best_of(situation: Situation, gathered: Gathered) -> Verdict:
+    """The verdict that explains most of what was gathered."""
+    snapshot = situation.snapshot
+    found = _without_consequences(sorted(gathered.all(), key=rank))
     best = found[0] if found else Finding(HEALTHY, "Cluster", "no workload asks for devices")
-    best = _within_what_was_read(snapshot, _with_changes(situation, best))
+    if twin := gathered.twins.get(best.subject):
+        best = workloads.pod_finding(situation, twin)
+    best = within_what_was_read(snapshot, _with_changes(situation, best))
     records: list[EvidenceRecord] = []
     for subject in (best.subject, *sorted(best.affects)):
         kind, _, rest = subject.partition("/")
@@ -113,7 +143,7 @@ def _with_changes(situation: Situation, finding: Finding) -> Finding:
     return finding if pod is None else allocation.with_changes(situation, pod, finding)
 
 
-def _within_what_was_read(snapshot: Snapshot, finding: Finding) -> Finding:
+def within_what_was_read(snapshot: Snapshot, finding: Finding) -> Finding:
     """A finding about inventory or allocation is none if the devices, classes or claims could not be read."""
     if finding.cause == HEALTHY or cause_of(finding.cause).boundary not in _READ_FIRST:
         return finding
@@ -147,13 +177,50 @@ def _node_finding(situation: Situation, node: Object) -> Finding:
     return Finding(HEALTHY, reference(node), f"node {name_of(node)} publishes {count} devices and its pods have theirs")
 
 
-def _everything(situation: Situation) -> Iterator[Finding]:
-    yield from _wider(situation)
+def gather(situation: Situation) -> Gathered:
+    """Looks at everything once: manifests, nodes, drivers and numbers, each pod, each claim that nobody uses."""
+    wider = list(_wider(situation))
+    pods: dict[str, Finding] = {}
+    twins: dict[str, Object] = {}
+    examined: dict[bytes, tuple[Object, Finding]] = {}
     for pod in situation.pods_with_claims:
-        yield workloads.pod_finding(situation, pod)
-    for claim in situation.snapshot.all("ResourceClaim"):
-        if (claim.get("status") or {}).get("allocation") and workloads.forgotten(situation, claim):
-            yield inventory.retained_claim(situation, claim)
+        alike = pending.what_it_wants(situation, pod)
+        if alike and alike in examined:
+            pods[reference(pod)] = pending.as_twin(pod, *examined[alike])
+            twins[reference(pod)] = pod
+            continue
+        finding = pods[reference(pod)] = workloads.pod_finding(situation, pod)
+        if alike:
+            examined[alike] = (pod, finding)
+    unused = tuple(
+        inventory.retained_claim(situation, claim)
+        for claim in situation.snapshot.all("ResourceClaim")
+        if (claim.get("status") or {}).get("allocation") and workloads.forgotten(situation, claim)
+    )
+    return Gathered(tuple(wider), pods, unused, twins)
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What one look at a snapshot found.
+
+    Attributes:
+        wider: about manifests, nodes, drivers, domains, numbers.
+        pods: by reference of each pod that asks for devices: its own finding.
+        unused: about claims that hold devices for nobody.
+        twins: pods by reference whose finding is that of a pod which waits for the same.
+    """
+
+    wider: tuple[Finding, ...]
+    pods: dict[str, Finding]
+    unused: tuple[Finding, ...]
+    twins: dict[str, Object]
+
+    def all(self) -> Iterator[Finding]:
+        """Every finding."""
+        yield from self.wider
+        yield from self.pods.values()
+        yield from self.unused
 
 
 def _wider(situation: Situation) -> Iterator[Finding]:

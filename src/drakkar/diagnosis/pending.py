@@ -17,7 +17,7 @@ from drakkar.diagnosis.situation import Situation
 from drakkar.diagnosis.verdict import Finding
 from drakkar.evidence.snapshot import Snapshot, name_of, namespace_of, reference, uid_of
 
-__all__ = ["findings_of_pending_pods"]
+__all__ = ["as_twin", "findings_of_pending_pods", "what_it_wants"]
 
 Object = dict[str, Any]
 _PLACING = ("nodeSelector", "affinity", "tolerations", "schedulingGates", "topologySpreadConstraints", "schedulerName")
@@ -35,9 +35,9 @@ def findings_of_pending_pods(snapshot: Snapshot, *, limit: int = 0) -> dict[str,
     for pod in situation.pods_with_claims:
         if (pod.get("status") or {}).get("phase", "Pending") != "Pending":
             continue
-        alike = _what_it_wants(situation, pod)
+        alike = what_it_wants(situation, pod)
         if alike in examined:
-            found[uid_of(pod)] = _as(pod, *examined[alike])
+            found[uid_of(pod)] = as_twin(pod, *examined[alike])
         elif not limit or count < limit:
             count += 1
             finding = workloads.pod_finding(situation, pod)
@@ -47,26 +47,31 @@ def findings_of_pending_pods(snapshot: Snapshot, *, limit: int = 0) -> dict[str,
     return found
 
 
-def _what_it_wants(situation: Situation, pod: Object) -> bytes:
+def what_it_wants(situation: Situation, pod: Object) -> bytes:
     """Equal for pods that wait for the same reason; empty where a pod must be looked at by itself.
 
     That is the case for pods on a node, and for pods with claims that exist under a name of their own: somebody else
     may use them.
     """
     spec = pod.get("spec") or {}
+    if spec.get("nodeName"):
+        return b""
     uses = situation.claims_of(pod)
-    if spec.get("nodeName") or any(use.entry.get("resourceClaimName") or use.allocation for use in uses):
+    if any(use.entry.get("resourceClaimName") or use.allocation for use in uses):
         return b""
     wanted = [
         namespace_of(pod),
         [[use.template_name, use.template is None, use.claim is None, use.devices] for use in uses],
         [spec.get(field) for field in _PLACING],
         [container.get("resources") for container in spec.get("containers") or ()],
+        sorted({event.get("reason") or "" for event in situation.snapshot.events_of(pod)}),
         [condition.get("message") for condition in (pod.get("status") or {}).get("conditions") or ()],
     ]
     return msgspec.json.encode(wanted, order="deterministic")
 
 
-def _as(pod: Object, other: Object, finding: Finding) -> Finding:
+def as_twin(pod: Object, other: Object, finding: Finding) -> Finding:
     """The finding about a pod's twin, said of the pod."""
+    if finding.subject != reference(other):
+        return finding  # it is about something else, and that for both
     return replace(finding, subject=reference(pod), sentence=f"as pod {name_of(other)}: {finding.sentence}")

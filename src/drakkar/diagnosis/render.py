@@ -15,8 +15,11 @@ WIDTH: Final = 80
 _MARKS: Final = {"proved": "ok", "refuted": "NO", "unknown": "? "}
 
 
-def text(verdict: Verdict, *, width: int = WIDTH) -> str:
-    """The verdict for people: the sentence first, then what to do, then the evidence and each boundary."""
+def text(verdict: Verdict, *, width: int = WIDTH, records: bool = True) -> str:
+    """The verdict for people: the sentence first, then what to do, then the evidence and each boundary.
+
+    Without `records` the boundaries of each device are left out.
+    """
     lines = [*_wrapped(verdict.sentence, width), ""]
     if not verdict.healthy:
         meaning = f"{verdict.cause}: {cause_of(verdict.cause).meaning}"
@@ -25,6 +28,11 @@ def text(verdict: Verdict, *, width: int = WIDTH) -> str:
     lines += [f"subject    {verdict.subject}", f"confidence {verdict.confidence}"]
     if verdict.next_step:
         lines += _wrapped(verdict.next_step, width, first="next step  ", rest="           ")
+    if not verdict.healthy:
+        if verdict.command:
+            lines += _wrapped(verdict.command, width, first="look       ", rest="           ")
+        if verdict.confirm:
+            lines += _wrapped(verdict.confirm, width, first="confirmed  ", rest="           ")
     if verdict.evidence:
         lines += ["", "evidence"]
         for item in verdict.evidence:
@@ -35,7 +43,7 @@ def text(verdict: Verdict, *, width: int = WIDTH) -> str:
         lines += ["", "ruled out"]
         for reason in verdict.finding.rules_out:
             lines += _wrapped(reason, width, first="  - ", rest="    ")
-    for record in verdict.records:
+    for record in verdict.records if records else ():
         lines += ["", *_record(record, width)]
     for problem in verdict.unread:
         lines += _wrapped(problem, width, first="not read: ", rest="          ")

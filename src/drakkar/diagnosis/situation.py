@@ -148,6 +148,18 @@ class Situation:
                 found.append(Published(key, device, node, name_of(piece)))
         return found
 
+    def devices_on(self, node: str) -> tuple[int, int]:
+        """How many devices of a node are published, and how many of those are held."""
+        return self._devices_by_node.get(node, (0, 0))
+
+    @cached_property
+    def _devices_by_node(self) -> dict[str, tuple[int, int]]:
+        found: dict[str, tuple[int, int]] = {}
+        for published in self.devices:
+            count, held = found.get(published.node, (0, 0))
+            found[published.node] = (count + 1, held + (published.key in self.holders))
+        return found
+
     @cached_property
     def selectors(self) -> Selectors:
         """Answers of selectors about these devices."""

@@ -1,30 +1,21 @@
 """A verdict: which boundary failed, why, about what object, shown by what, and what to do next.
 
-The cause codes and their boundaries are data (``data/causes.yaml``); a verdict may name no other.
+The cause codes and their boundaries are data (`causes`); a verdict may name no other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 from dataclasses import dataclass, field
-from functools import lru_cache
-from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from drakkar.diagnosis.causes import Cause, cause_of, filled, page_of
 from drakkar.evidence.records import EvidenceRecord
 
-__all__ = ["HEALTHY", "UNDECIDED", "Cause", "Evidence", "Finding", "Verdict", "cause_of"]
+__all__ = ["HEALTHY", "UNDECIDED", "Cause", "Evidence", "Finding", "Verdict", "cause_of", "place_of"]
 
 HEALTHY = "healthy"
 UNDECIDED = "not-enough-evidence"
-
-
-class Cause(NamedTuple):
-    """One code a verdict may name."""
-
-    code: str
-    boundary: str
-    meaning: str
 
 
 class Evidence(NamedTuple):
@@ -34,8 +25,34 @@ class Evidence(NamedTuple):
     source: str = ""
 
     def to_dict(self) -> dict[str, str]:
-        """The evidence as plain JSON."""
-        return {"text": self.text, "source": self.source} if self.source else {"text": self.text}
+        """The evidence as plain JSON: text and source, and the source taken apart into object and field, or file."""
+        if not self.source:
+            return {"text": self.text}
+        return {"text": self.text, "source": self.source, **place_of(self.source)}
+
+
+def place_of(source: str) -> dict[str, str]:
+    """Where a source points: ``object`` and ``field`` of the API, or a ``file`` of the bundle.
+
+    ``Pod/ml/p spec.nodeName``, ``node-3 journal.txt``, ``metrics/x.prom``, ``event Failed of Pod/ml/p``,
+    ``log of pod/container`` and the like; {} for words that point nowhere.
+    """
+    if match := _EVENT.match(source):
+        return {"object": match[2], "event": match[1]} if match[1] else {"object": match[2]}
+    if match := _LOG.match(source):
+        return {"file": f"pods/*/{match[1]}/{match[2]}{'.previous' if match[3] else ''}.log"}
+    if match := _OBJECT.match(source):
+        return {"object": match[1], "field": match[2]} if match[2] else {"object": match[1]}
+    if match := _NODE_FILE.match(source):
+        return {"file": f"nodes/{match[1]}/{match[2]}"}
+    return {"file": source} if _FILE.match(source) else {}
+
+
+_EVENT: Final = re.compile(r"event (?:(\w+) )?of ([A-Z]\w+/[^\s,]+)")
+_LOG: Final = re.compile(r"log of ([^/\s]+)/(\S+)( \(previous\))?$")
+_OBJECT: Final = re.compile(r"([A-Z]\w+/[^\s,]+)(?:,? (.+))?$")
+_NODE_FILE: Final = re.compile(r"(\S+) ((?:cdi/|injections/)?[\w.-]+\.(?:txt|toml|json|yaml|prom)|dra_manager_state)$")
+_FILE: Final = re.compile(r"(?:metrics|manifests|nodes|pods)/\S+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +116,16 @@ class Verdict:
         return self.finding.confidence
 
     @property
+    def command(self) -> str:
+        """The next command, which only reads; "" where there is none to give."""
+        return filled(page_of(self.finding.cause).check, self.finding.subject)
+
+    @property
+    def confirm(self) -> str:
+        """What would confirm the verdict."""
+        return filled(page_of(self.finding.cause).confirm, self.finding.subject)
+
+    @property
     def healthy(self) -> bool:
         return self.finding.cause == HEALTHY
 
@@ -116,20 +143,8 @@ class Verdict:
             "evidence": [item.to_dict() for item in finding.evidence],
             "rulesOut": list(finding.rules_out),
             "nextStep": finding.next_step,
+            "command": self.command,
+            "confirm": self.confirm,
             "records": [record.to_dict() for record in self.records],
             "unread": list(self.unread),
         }
-
-
-def cause_of(code: str) -> Cause:
-    """The cause of that code; raises KeyError for a code that is not in the list."""
-    return _causes()[code]
-
-
-@lru_cache(maxsize=1)
-def _causes() -> Mapping[str, Cause]:
-    import yaml
-
-    text = resources.files("drakkar.diagnosis").joinpath("data/causes.yaml").read_text()
-    listed = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-    return {code: Cause(code, boundary, meaning) for code, (boundary, meaning) in listed.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from drakkar.diagnosis import allocation, applications, injection, inventory, preparation, requests
@@ -17,27 +18,33 @@ __all__ = ["claim_finding", "controller_finding", "forgotten", "pod_finding"]
 Object = dict[str, Any]
 PodDetector = Callable[[Situation, Object, list[ClaimUse]], Iterator[Finding]]
 
-_BEFORE_BINDING: Final[tuple[PodDetector, ...]] = (
-    requests.missing_objects,
-    requests.quota,
-    requests.admin_access,
-    requests.oversized,
-    requests.scheduler_bypassed,
+# Each detector with what is ruled out once it has found nothing.
+_BEFORE_BINDING: Final[tuple[tuple[PodDetector, str], ...]] = (
+    (requests.missing_objects, "missing objects: every claim, template and class that it names exists"),
+    (requests.quota, "quota: no event says that a quota refuses its claims"),
+    (requests.admin_access, "admin access: no request for it is refused"),
+    (requests.oversized, "size: no claim asks for more devices than a claim may hold"),
+    (requests.scheduler_bypassed, "spec.nodeName: nobody bound the pod around the scheduler"),
 )
-_AFTER_BINDING: Final[tuple[PodDetector, ...]] = (
-    requests.unreserved,
-    preparation.unprepared,
-    injection.not_injected,
-    applications.mismatch,
+_AFTER_BINDING: Final[tuple[tuple[PodDetector, str], ...]] = (
+    (requests.unreserved, "allocation: its claims are allocated and reserved for it"),
+    (preparation.unprepared, "preparation: the kubelet reports no failure that lasts"),
+    (injection.not_injected, "injection: the runtime reports no failure that lasts"),
+    (applications.mismatch, "the program: its log names no mismatch of CUDA, driver and GPU"),
 )
 
 
 def pod_finding(situation: Situation, pod: Object) -> Finding:
     """The first boundary that keeps a pod from its devices, or that it has them."""
-    return next(_pod_findings(situation, pod))
+    passed: list[str] = []
+    found = next(_pod_findings(situation, pod, passed))
+    if found.cause == HEALTHY or not passed:
+        return found
+    return replace(found, rules_out=(*found.rules_out, *passed))
 
 
-def _pod_findings(situation: Situation, pod: Object) -> Iterator[Finding]:
+def _pod_findings(situation: Situation, pod: Object, passed: list[str]) -> Iterator[Finding]:
+    """Findings in the order of the boundaries; what a detector rules out is added to `passed` when it found nothing."""
     uses = situation.claims_of(pod)
     status = pod.get("status") or {}
     bound = bool((pod.get("spec") or {}).get("nodeName"))
@@ -47,14 +54,16 @@ def _pod_findings(situation: Situation, pod: Object) -> Iterator[Finding]:
     if status.get("phase") in ("Succeeded", "Failed") and status.get("reason") != "UnexpectedAdmissionError":
         yield _finished(situation, pod, uses)
         return
-    for detect in _BEFORE_BINDING:
+    for detect, ruled_out in _BEFORE_BINDING:
         yield from detect(situation, pod, uses)
+        passed.append(ruled_out)
     if not bound:
         yield from _undecided_by_claims(situation, pod, uses)
         yield _still_pending(situation, pod, uses)
         return
-    for detect in _AFTER_BINDING:
+    for detect, ruled_out in _AFTER_BINDING:
         yield from detect(situation, pod, uses)
+        passed.append(ruled_out)
     yield from _node_lost(situation, pod)
     yield _bound(situation, pod, uses)
 
