@@ -82,7 +82,7 @@ def _result(entry: Entry, index: int, bundle: str) -> dict[str, Any]:
     finding = entry.finding
     files = [place["file"] for item in finding.evidence if "file" in (place := place_of(item.source))]
     base = f"{bundle.rstrip('/')}/" if bundle else ""
-    place: dict[str, Any] = {
+    location: dict[str, Any] = {
         "artifactLocation": {"uri": base + next((file for file in files if "*" not in file), "objects.yaml")}
     }
     text = f"{finding.sentence}. Next: {finding.next_step}" if finding.next_step else finding.sentence
