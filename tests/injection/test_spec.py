@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from drakkar.injection.errors import CdiError
-from drakkar.injection.nodes import MAX_BYTES
-from drakkar.injection.spec import CdiSpec
+from drakkar.injection.spec import MAX_BYTES, CdiSpec
 
 CASES = Path(__file__).parents[2] / "cases" / "cdi"
 BAD = json.loads((CASES / "bad.json").read_text())

@@ -116,7 +116,7 @@ def _load(case: Case, root: Path) -> Iterator[str]:
             yield f"{profile}: no warning with {wanted['warn']!r} in {[str(w) for w in spec.warnings]}"
 
 
-def _build(case: Case, root: Path) -> list[str]:
+def build(case: Case, root: Path) -> list[str]:
     """Makes the directories of a case; returns the configured ones in rising priority."""
     configured = []
     for entry in case["dirs"]:
@@ -154,7 +154,7 @@ def _file(path: Path, content: Any, root: Path) -> None:
         path.write_text(content.get("text", ""))
 
 
-def _host(case: Case, root: Path) -> Callable[[str], HostNode]:
+def host(case: Case, root: Path) -> Callable[[str], HostNode]:
     """``lstat`` from the table of the case; whatever is not below the root is asked of this machine."""
     table = {str(root / node["path"]): node for node in case.get("hostNodes") or ()}
 
@@ -194,7 +194,7 @@ def _cache_state(cache: CdiCache) -> dict[str, Any]:
 
 
 def _cache(case: Case, root: Path) -> Iterator[str]:
-    directories = _build(case, root)
+    directories = build(case, root)
     # The default lets a higher directory win over a conflict below it, a quirk that not every case is marked with.
     for profile in _profiles(case) if "better" in case else ["compat"]:
         wanted, _ = _wanted(case, profile)
@@ -225,11 +225,11 @@ def _file_errors(
 
 
 def _inject(case: Case, root: Path) -> Iterator[str]:
-    directories = _build(case, root)
+    directories = build(case, root)
     for profile in _profiles(case):
         wanted, cores = _wanted(case, profile)
         before = json.dumps(case["oci"])
-        with CdiCache(directories, auto_refresh=False, profile=profile, lstat=_host(case, root)) as cache:  # type: ignore[arg-type]
+        with CdiCache(directories, auto_refresh=False, profile=profile, lstat=host(case, root)) as cache:  # type: ignore[arg-type]
             config, error, warnings = case["oci"], None, []
             try:
                 for _ in range(case.get("repeat") or 1):
@@ -249,7 +249,7 @@ def _inject(case: Case, root: Path) -> Iterator[str]:
 
 
 def _refresh(case: Case, root: Path) -> Iterator[str]:
-    directories = _build(case, root)
+    directories = build(case, root)
     automatic = not case["steps"] or case["steps"][0].get("auto", True)
     wanted, _ = _wanted(case, "default")
     with CdiCache(directories, auto_refresh=automatic) as cache:
@@ -362,7 +362,7 @@ def _write(case: Case, root: Path) -> Iterator[str]:
         if error is None and wanted["ok"]:
             yield from _same("default", "fileName", name, wanted["fileName"])
         return
-    directories = _build(case, root)
+    directories = build(case, root)
     before = _listing(root)
     error = None
     try:

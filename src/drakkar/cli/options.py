@@ -1,13 +1,16 @@
-"""Options that several commands share, and how they print structured output."""
+"""Options that several commands share; with them, how answers are printed."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+
+from drakkar.cli.printing import emit, table
+
+__all__ = ["connection", "emit", "name", "output", "table"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,23 +29,3 @@ def connection(function: F) -> F:
     ):
         function = option(function)
     return function
-
-
-def emit(value: Any, form: str) -> None:
-    """Print a plain value as JSON or YAML."""
-    import msgspec
-
-    if form == "json":
-        data = msgspec.json.format(msgspec.json.encode(value, order="deterministic"), indent=2)
-        sys.stdout.write(data.decode() + "\n")
-    else:
-        import yaml
-
-        yaml.dump(value, sys.stdout, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False)
-
-
-def table(header: list[str], rows: list[list[str]]) -> None:
-    """Print columns as kubectl does."""
-    widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
-    for row in [header, *rows]:
-        click.echo("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

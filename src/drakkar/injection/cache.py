@@ -15,6 +15,7 @@ from .edit import Injection, Lstat, OciConfig, apply
 from .errors import CdiError
 from .host import lstat_node
 from .model import ContainerEdits, Device
+from .parsed import ParsedFiles
 from .paths import clean
 from .reasons import why_unresolved
 from .scan import Scan, Scanner, directory_signatures, signature_of
@@ -44,6 +45,7 @@ class CdiCache:
         auto_refresh: look for changes at every query; else only :meth:`refresh` does.
         profile: how strictly files are read, see :mod:`drakkar.injection.spec`.
         lstat: how device nodes of the host are looked at.
+        kept: what earlier processes parsed, see :mod:`drakkar.injection.parsed`; None parses every file once.
     """
 
     def __init__(
@@ -53,12 +55,13 @@ class CdiCache:
         auto_refresh: bool = True,
         profile: Profile = "default",
         lstat: Lstat = lstat_node,
+        kept: ParsedFiles | None = None,
     ) -> None:
         self.directories: list[str] = [clean(str(directory)) for directory in directories] or list(DEFAULT_DIRECTORIES)
         self.profile: Profile = profile
         self._lstat = lstat
         self._auto_refresh = auto_refresh
-        self._scanner = Scanner(profile)
+        self._scanner = Scanner(profile, kept)
         self._scan: Scan | None = None
         self._devices: dict[str, Resolved] = {}
         self._errors: dict[str, list[str]] = {}

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from .errors import CdiError, Problem
 from .model import ContainerEdits, DeviceNode, Hook, IntelRdt, Mount, NetDevice
 from .paths import clean, depth
-from .rules import net_device_problems
 
 __all__ = ["HostNode", "Injection", "Lstat", "apply"]
 
@@ -54,8 +53,11 @@ def apply(config: OciConfig, blocks: Sequence[ContainerEdits], lstat: Lstat) -> 
             has the wrong shape.
     """
     net_devices = [device for block in blocks for device in block.net_devices]
-    for problem in net_device_problems(net_devices):
-        raise CdiError(f"failed to inject devices: {problem.message}", problems=[Problem(problem.message)])
+    if net_devices:
+        from .rules import net_device_problems
+
+        for problem in net_device_problems(net_devices):
+            raise CdiError(f"failed to inject devices: {problem.message}", problems=[Problem(problem.message)])
     try:
         return _apply(_Copy(config), blocks, net_devices, lstat)
     except (AttributeError, TypeError, ValueError):

@@ -12,7 +12,18 @@ from typing import Annotated, Any
 
 import msgspec
 
-__all__ = ["ContainerEdits", "Device", "DeviceNode", "Hook", "IntelRdt", "Mount", "NetDevice", "Spec", "plain"]
+__all__ = [
+    "ContainerEdits",
+    "Device",
+    "DeviceNode",
+    "Hook",
+    "IntelRdt",
+    "Mount",
+    "NetDevice",
+    "Spec",
+    "plain",
+    "plain_value",
+]
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Uint32 = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
@@ -127,3 +138,8 @@ def plain(spec: Spec) -> dict[str, Any]:
         if rdt and not rdt.get("schemata", True):
             del rdt["schemata"]
     return tree
+
+
+def plain_value(value: Any) -> Any:
+    """Any part of a specification as plain JSON, empty optional fields left out."""
+    return msgspec.to_builtins(value)

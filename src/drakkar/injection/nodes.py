@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from .errors import CdiError, Problem
 from .scalars import short_tag
+from .spec import MAX_BYTES
 
 __all__ = ["MAPPING", "SCALAR", "SEQUENCE", "Document", "Node", "compose", "locate"]
 
@@ -20,7 +21,6 @@ SCALAR: Final = 0
 SEQUENCE: Final = 1
 MAPPING: Final = 2
 MAX_DEPTH: Final = 10_000
-MAX_BYTES: Final = 16 << 20
 _ALIAS_FREE_VISITS: Final = 400_000  # the reference library's bounds against billion-laughs documents
 _ALIAS_MAX_VISITS: Final = 4_000_000
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from .errors import CdiError
-from .nodes import MAX_BYTES
-from .spec import CdiSpec, Profile
+from .parsed import Outcome, ParsedFiles
+from .spec import MAX_BYTES, CdiSpec, Profile
 
 __all__ = ["Found", "Scan", "Scanner"]
 
@@ -58,8 +58,9 @@ class _Remembered(NamedTuple):
 class Scanner:
     """Scans directories again and again, keeping what it parsed."""
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Profile, kept: ParsedFiles | None = None) -> None:
         self._profile = profile
+        self._kept = kept
         self._files: dict[str, _Remembered] = {}
         self.parsed = 0  # how many texts were parsed in all; tests and benchmarks look at it
 
@@ -109,12 +110,26 @@ class Scanner:
         reliable = bool(signature) and signature[2] + _RACY_NS < time.time_ns()
         if known and known.digest == digest:
             return known._replace(signature=signature, reliable=reliable)
+        spec, failure = self._parse(data, path)
+        return _Remembered(signature, digest, reliable, spec, failure)
+
+    def _parse(self, data: bytes, path: str) -> tuple[CdiSpec | None, CdiError | None]:
+        """Content or failure of a text, from what an earlier process kept or by reading it now."""
+        outcome = self._kept.get(data, self._profile) if self._kept else None
+        if outcome is not None:
+            if outcome.spec is None:
+                return None, outcome.error(path)
+            return CdiSpec(outcome.spec, path=path, warnings=outcome.problems), None
         self.parsed += 1
         try:
-            spec, failure = CdiSpec.parse(data, file=path, profile=self._profile), None
+            spec = CdiSpec.parse(data, file=path, profile=self._profile)
         except CdiError as error:
-            spec, failure = None, error
-        return _Remembered(signature, digest, reliable, spec, failure)
+            if self._kept:
+                self._kept.put(data, self._profile, Outcome(None, error.problems, error.reason))
+            return None, error
+        if self._kept:
+            self._kept.put(data, self._profile, Outcome(spec.raw, spec.warnings))
+        return spec, None
 
 
 def _specs_below(directory: str) -> list[str]:

@@ -2,6 +2,8 @@
 
 Three profiles decide what counts as a mistake. ``default`` is the reference library without its carelessness,
 ``compat`` is the reference library 1.1.2 itself, ``strict`` adds the rules that only the text of the specification has.
+How text becomes a value is imported when there is text to read: a process that finds its files in the cache of
+:mod:`parsed` never needs it.
 """
 
 from __future__ import annotations
@@ -10,15 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from . import advice, decode, nodes, rules, versions
-from .block_text import compose_block
-from .emit import to_json
 from .errors import CdiError, Problem
-from .json_text import read_json
 from .model import Device, Spec, plain
 from .names import qualified_name, split_kind
 
-__all__ = ["CdiSpec", "Profile"]
+__all__ = ["MAX_BYTES", "CdiSpec", "Profile"]
+
+MAX_BYTES: Final = 16 << 20
 
 Profile = Literal["default", "compat", "strict"]
 
@@ -65,15 +65,11 @@ class CdiSpec:
         Raises:
             CdiError: as for :meth:`load`.
         """
+        from .reading import read_spec
+
         data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-        raw, nulls, remarks = _decode(data, file, profile)
-        found = [*nulls, *rules.problems(raw)]
-        if not found and profile == "strict":
-            found = list(rules.strict_problems(raw))
-        if found:
-            raise CdiError.of(_placed(found, data), file=file)
-        remarks += advice.warnings(raw)
-        return cls(raw, path=file, warnings=tuple(_placed(remarks, data)))
+        raw, warnings = read_spec(data, file=file, profile=profile)
+        return cls(raw, path=file, warnings=warnings)
 
     @classmethod
     def from_object(cls, tree: Mapping[str, Any], *, profile: Profile = "default") -> CdiSpec:
@@ -82,6 +78,8 @@ class CdiSpec:
         Raises:
             CdiError: unknown fields, wrong types or against a rule.
         """
+        from .emit import to_json
+
         try:
             text = to_json(tree)
         except (TypeError, ValueError, RecursionError) as error:
@@ -96,7 +94,9 @@ class CdiSpec:
     @property
     def minimum_version(self) -> str:
         """The oldest specification version with everything the file uses."""
-        return versions.minimum_version(self.raw)
+        from .versions import minimum_version
+
+        return minimum_version(self.raw)
 
     @property
     def devices(self) -> Mapping[str, Device]:
@@ -115,7 +115,9 @@ class CdiSpec:
         Raises:
             CdiError: something it uses cannot be left out.
         """
-        return CdiSpec(versions.downgrade(self.raw, maximum), path=self.path, warnings=self.warnings)
+        from .versions import downgrade
+
+        return CdiSpec(downgrade(self.raw, maximum), path=self.path, warnings=self.warnings)
 
     def to_dict(self) -> dict[str, Any]:
         """The specification as plain JSON."""
@@ -125,59 +127,4 @@ class CdiSpec:
 def _read(path: str) -> bytes:
     """The file's bytes, at most one more than allowed: a device file or a huge one must not fill the memory."""
     with Path(path).open("rb") as file:
-        return file.read(nodes.MAX_BYTES + 1)
-
-
-def _decode(data: bytes, file: str, profile: Profile) -> tuple[Spec, list[Problem], list[Problem]]:
-    """The typed content, null elements left out of lists, and remarks about the text."""
-    compat = profile == "compat"
-    short = read_json(data, json_escapes=not compat)
-    if short is not None:
-        return short, [], []
-    tidy = _read_block(data, compat=compat)
-    if tidy is not None:
-        return tidy, [], []
-    document = nodes.compose(data, json_escapes=not compat, file=file)
-    root = document.root
-    if root is None and compat:
-        raise CdiError.of([Problem("EOF: the text holds no document")], file=file)
-    raw, nulls = (None, []) if root is None else decode.decode(root, compat=compat, file=file)
-    if raw is None:
-        raise CdiError.of([Problem("no Spec data: the first document is empty")], file=file)
-    remarks: list[Problem] = []
-    if document.trailing and not compat:
-        line, column = document.trailing_place
-        if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
-            raise CdiError.of([Problem("text follows the JSON object", (), line, column)], file=file)
-        remarks.append(Problem("only the first document counts, what follows is ignored", (), line, column))
-    return raw, nulls, remarks
-
-
-def _read_block(data: bytes, *, compat: bool) -> Spec | None:
-    """The content of tidy YAML by the short way; None where the long way must decide or report."""
-    if not data.isascii() or data.translate(None, _PRINTABLE):
-        return None
-    root = compose_block(data.decode("ascii"))
-    if root is None:
-        return None
-    try:
-        spec, nulls = decode.decode(root, compat=compat)
-    except (decode.NoPlaceError, CdiError):
-        return None
-    return None if nulls else spec
-
-
-_PRINTABLE: Final = bytes(range(0x20, 0x7F)) + b"\n"
-
-
-def _placed(problems: list[Problem], data: bytes) -> list[Problem]:
-    """Gives problems their line and column; the text is composed again since only bad files need it."""
-    if all(problem.line for problem in problems):
-        return problems
-    root = nodes.compose(data, json_escapes=True).root
-    if root is None:
-        return problems
-    return [
-        problem if problem.line else Problem(problem.message, problem.path, *nodes.locate(root, problem.path))
-        for problem in problems
-    ]
+        return file.read(MAX_BYTES + 1)

@@ -7,7 +7,6 @@ None and the cache looks at the directories themselves at every query.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import struct
 import sys
@@ -66,6 +65,8 @@ def watch_directories(directories: list[str]) -> DirectoryWatch | None:
     """Watches the existing ones of ``directories``; None where the system cannot."""
     if not sys.platform.startswith("linux"):
         return None
+    import ctypes  # a process that looks once has no watch and no use for it
+
     try:
         libc = ctypes.CDLL(None, use_errno=True)
         descriptor = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
