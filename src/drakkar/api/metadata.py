@@ -7,7 +7,7 @@ annotations, owners, finalizers, managed fields; for updates first what may not 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from drakkar.api import names
@@ -86,14 +86,18 @@ def check_update(meta: Meta, old: Meta, path: str = "metadata") -> Found:
     if (meta.get("generation") or 0) < (old.get("generation") or 0):
         found.append(invalid(f"{path}.generation", meta.get("generation") or 0, "must not be decremented"))
     for name, empty in _IMMUTABLE:
-        found += check_immutable(meta.get(name, empty), old.get(name, empty), f"{path}.{name}")
-    found += check_labels(meta.get("labels"), f"{path}.labels")
-    found += check_annotations(meta.get("annotations"), f"{path}.annotations")
-    found += _check_owners(meta.get("ownerReferences") or [], f"{path}.ownerReferences")
-    return found + _check_managed(meta.get("managedFields") or [], f"{path}.managedFields")
+        value, before = meta.get(name, empty), old.get(name, empty)
+        if value is not before:
+            found += check_immutable(value, before, f"{path}.{name}")
+    # What is the very value that was checked when it was stored is right; most writes leave most of this alone.
+    for name, check in _CHECKED:
+        value = meta.get(name)
+        if value and value is not old.get(name):
+            found += check(value, f"{path}.{name}")
+    return found
 
 
-_IMMUTABLE: Final = (
+_IMMUTABLE: Final[tuple[tuple[str, Any], ...]] = (
     ("name", ""), ("namespace", ""), ("uid", ""), ("creationTimestamp", None), ("deletionTimestamp", None),
     ("deletionGracePeriodSeconds", None),
 )  # fmt: skip
@@ -286,3 +290,11 @@ def check_field_manager(manager: str, path: str = "fieldManager") -> Found:
             found.append(invalid(path, manager, f"invalid character {code} (at position {position})"))
         position += len(character.encode("utf-8", "replace"))
     return found
+
+
+_CHECKED: Final[tuple[tuple[str, Callable[[Any, str], Found]], ...]] = (
+    ("labels", check_labels),
+    ("annotations", check_annotations),
+    ("ownerReferences", _check_owners),
+    ("managedFields", _check_managed),
+)

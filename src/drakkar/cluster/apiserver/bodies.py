@@ -36,9 +36,7 @@ def check_size(body: Any) -> None:
         raise statuses.too_large(BODY_LIMIT)
 
 
-def object_body(
-    call: Call, row: ApiResource | None = None, known: dict[str, Any] | None = None
-) -> dict[str, Any]:
+def object_body(call: Call, row: ApiResource | None = None, known: dict[str, Any] | None = None) -> dict[str, Any]:
     """The object in the body as its kind shapes and defaults it, in the version that is stored.
 
     `known` is the stored object that the body replaces: a client in the same process that changed a part of what it

@@ -53,9 +53,7 @@ class Findings:
             self.messages.append(f'unknown field "{_text((path, key))}"')
 
 
-def shape(
-    value: Any, struct: Struct, findings: Findings, known: dict[str, Any] | None = None
-) -> dict[str, Any]:
+def shape(value: Any, struct: Struct, findings: Findings, known: dict[str, Any] | None = None) -> dict[str, Any]:
     """`value` in the shape of `struct`.
 
     A new dict that shares nothing mutable with the input except values under raw fields, and parts of `known`: a value

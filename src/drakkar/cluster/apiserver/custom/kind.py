@@ -37,9 +37,11 @@ class CustomKind(Kind):
             raise DecodeError("couldn't get version/kind; json parse error: expected an object")
         return self._shaped(value, field_validation, duplicates)
 
-    def shape(self, obj: Json, field_validation: str = "Warn", *, source: str = "json") -> Decoded:
+    def shape(
+        self, obj: Json, field_validation: str = "Warn", *, source: str = "json", known: Json | None = None
+    ) -> Decoded:
         """An already parsed object, pruned."""
-        del source
+        del source, known
         if not isinstance(obj, dict):
             raise DecodeError("couldn't get version/kind; json parse error: expected an object")
         return self._shaped(obj, field_validation, [])
@@ -61,9 +63,9 @@ class CustomKind(Kind):
             raise DecodeError(f'{self.kind} in version "{self.version}" cannot be handled as a {self.kind}: {text}')
         return Decoded(obj, messages if field_validation == "Warn" else [])
 
-    def default(self, obj: Json, *, now: str) -> Json:
+    def default(self, obj: Json, *, now: str, known: Json | None = None) -> Json:
         """Defaults of the schema."""
-        del now
+        del now, known
         filled: Json = structural.default(obj, self.openapi)
         return filled
 

@@ -6,8 +6,10 @@ operations are two managers. Entries come out in upstream's order: applies first
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from drakkar.cluster.machinery.apply.fieldsets import FieldSet, union
 
@@ -39,16 +41,17 @@ class Manager(NamedTuple):
 
 
 class Managers:
-    """Sets of fields by manager, with the time of the last change."""
+    """Sets of fields by manager, with the time of the last change; `stored` are the entries that were read."""
 
-    __slots__ = ("fields", "times")
+    __slots__ = ("fields", "stored", "times")
 
     def __init__(self) -> None:
         self.fields: dict[Manager, FieldSet] = {}
         self.times: dict[Manager, str] = {}
+        self.stored: dict[Manager, dict[str, Any]] = {}
 
 
-def decode(entries: Sequence[Mapping[str, Any]] | None) -> Managers:
+def decode(entries: Sequence[dict[str, Any]] | None) -> Managers:
     """Read the entries of an object; broken ones count as none at all, as upstream treats them in updates."""
     found = Managers()
     for entry in entries or ():
@@ -61,6 +64,7 @@ def decode(entries: Sequence[Mapping[str, Any]] | None) -> Managers:
             entry.get("subresource") or "",
         )
         found.fields[manager] = entry.get("fieldsV1") or {}
+        found.stored[manager] = entry
         if entry.get("time"):
             found.times[manager] = entry["time"]
     return found
@@ -77,16 +81,39 @@ def encode(managers: Managers) -> list[dict[str, Any]]:
 
 
 def _entry(manager: Manager, managers: Managers) -> dict[str, Any]:
+    fields, time = managers.fields[manager], managers.times.get(manager)
+    stored = managers.stored.get(manager)
+    if stored is not None and stored.get("fieldsV1") is fields and stored.get("time") == time:
+        return stored
     entry: dict[str, Any] = {
-        "manager": manager.name, "operation": manager.operation, "apiVersion": manager.version,
-        "time": managers.times.get(manager), "fieldsType": "FieldsV1", "fieldsV1": managers.fields[manager],
-        "subresource": manager.subresource,
+        "manager": manager.name, "operation": manager.operation, "apiVersion": manager.version, "time": time,
+        "fieldsType": "FieldsV1", "fieldsV1": interned(fields), "subresource": manager.subresource,
     }  # fmt: skip
     return {name: value for name, value in entry.items() if value or name == "fieldsV1"}
 
 
+def interned(fields: FieldSet) -> FieldSet:
+    """One value for equal sets: the objects that one controller makes from one template own the same fields."""
+    text = msgspec.json.encode(fields)
+    if len(text) > _LONGEST:
+        return fields
+    known = _INTERNED.get(text)
+    if known is None:
+        if len(_INTERNED) >= _MOST:
+            _INTERNED.clear()
+        known = _INTERNED[text] = fields
+    return known
+
+
+_INTERNED: Final[dict[bytes, FieldSet]] = {}
+_LONGEST: Final = 4096
+_MOST: Final = 512
+
+
 def merge_oldest(managers: Managers) -> None:
     """Put the oldest updaters together when there are more than ten (changes `managers`)."""
+    if len(managers.fields) <= MAX_UPDATE_MANAGERS:
+        return
     updaters = sorted(
         (manager for manager in managers.fields if manager.operation == UPDATE),
         key=lambda manager: (managers.times.get(manager, ""), manager),

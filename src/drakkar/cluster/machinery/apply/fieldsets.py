@@ -49,8 +49,8 @@ def _union_node(left: FieldSet, right: FieldSet) -> FieldSet:
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
     """The paths of `left` that are not in `right`."""
-    if not right:
-        return left
+    if not right or (type(right) is dict and left.keys().isdisjoint(right)):
+        return left  # the very set: who wrote nothing of it keeps the entry as it is
     result: FieldSet = {}
     for element, node in left.items():
         other = right.get(element)
