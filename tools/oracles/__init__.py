@@ -17,8 +17,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from threading import Thread
 from typing import IO, Any
 
 FOLDER = Path(__file__).parent
@@ -123,7 +124,9 @@ class Oracle:
         self._process = self._start()
 
     def _start(self) -> subprocess.Popen[str]:
-        return subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
 
     def ask(self, case: Json | str) -> Json:
         """The answer to one case (an object or its JSON line)."""
@@ -133,15 +136,29 @@ class Oracle:
         answer = answers.readline()
         if not answer:
             raise OracleError(f"{self._command[0]} ended with {self._process.wait()} instead of an answer")
-        return json.loads(answer)
+        found: Json = json.loads(answer)
+        return found
 
-    def ask_all(self, cases: Iterable[Json | str]) -> list[Json]:
-        """One answer per case, in a process of its own: many at once, without a pipe that fills up."""
-        lines = "".join(map(_line, cases))
-        done = subprocess.run(self._command, input=lines, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise OracleError(f"{self._command[0]}: {done.stderr.strip()[-500:]}")
-        return [json.loads(line) for line in done.stdout.splitlines()]
+    def stream(self, cases: Sequence[Json | str]) -> Iterator[Json]:
+        """One answer per case, while the program is already busy with those that follow; all must be taken."""
+        questions, answers = self._pipes()
+
+        def write() -> None:
+            questions.writelines(map(_line, cases))
+            questions.flush()
+
+        writer = Thread(target=write, daemon=True)
+        writer.start()
+        for _ in cases:
+            answer = answers.readline()
+            if not answer:
+                raise OracleError(f"{self._command[0]} ended with {self._process.wait()} instead of an answer")
+            yield json.loads(answer)
+        writer.join()
+
+    def ask_all(self, cases: Sequence[Json | str]) -> list[Json]:
+        """One answer per case."""
+        return list(self.stream(cases))
 
     def _pipes(self) -> tuple[IO[str], IO[str]]:
         assert self._process.stdin is not None and self._process.stdout is not None

@@ -40,7 +40,10 @@ func main() {
 			if err != nil {
 				fmt.Fprintf(os.Stderr, "line %d: %v\n", number, err)
 				failed = true
-			} else if err := encoder.Encode(result); err != nil {
+				// One answer per line, so that whoever asks never waits in vain.
+				result = map[string]string{"badCase": err.Error()}
+			}
+			if err := encoder.Encode(result); err != nil {
 				fmt.Fprintf(os.Stderr, "line %d: %v\n", number, err)
 				failed = true
 			}
