@@ -8,12 +8,15 @@ fills the upper half first. Capability minors come from a table that does not de
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 import msgspec
 
 from drakkar.vendors.nvidia.models import data_file
+
+_learned: dict[str, MigBoard] = {}
 
 #: GPUs, GPU instances and compute instances that the driver's capability table knows.
 _TABLE_GPUS, _TABLE_INSTANCES, _TABLE_COMPUTE = 32, 15, 8
@@ -136,7 +139,14 @@ class _Tables(msgspec.Struct, frozen=True):
 
 def board(name: str) -> MigBoard:
     """The MIG table `name` (as a GPU model's `mig.profiles` says); KeyError if there is none."""
-    return _tables().boards[name]
+    return _learned.get(name) or _tables().boards[name]
+
+
+def learn(told: MigBoard) -> str:
+    """Makes a board that a driver told of known, and returns its name: made of its content, so it never changes."""
+    name = f"driver-{hashlib.sha256(msgspec.json.encode(told)).hexdigest()[:12]}"
+    _learned.setdefault(name, told)
+    return name
 
 
 def geometry(name: str) -> Geometry:

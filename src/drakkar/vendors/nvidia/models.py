@@ -145,6 +145,13 @@ def gpu_model(name: str) -> GpuModel:
     return _gpus()[name]
 
 
+def recognised_gpu_model(product: str, pci_device: str = "") -> GpuModel | None:
+    """The model that a GPU of this product name (else of this PCI device id, `0x2330`) is; None: no table has it."""
+    models = _gpus().values()
+    named = next((model for model in models if model.productName == product), None)
+    return named or next((model for model in models if pci_device and model.pciDevice == pci_device), None)
+
+
 def gpu_model_names() -> list[str]:
     """The names of all GPU models, sorted."""
     return sorted(_gpus())

@@ -69,7 +69,8 @@ def mig_device_name(gpu: Gpu, instance: MigInstance) -> str:
 
 def _gpu_device(gpu: Gpu, options: PublishOptions) -> PublishedDevice:
     attributes = {"type": api.string("gpu"), "uuid": api.string(gpu.uuid)} | _common(gpu, options)
-    memory = {"memory": api.capacity(api.binary_quantity(gpu.product.memoryMiB << 20))}
+    size = gpu.product.memoryMiB  # 0: neither a driver nor a table tells
+    memory = {"memory": api.capacity(api.binary_quantity(size << 20))} if size else {}
     return _shared(PublishedDevice(gpu_device_name(gpu), attributes, memory, taints=_taints(gpu, options)), options)
 
 

@@ -1,0 +1,359 @@
+"""This host's NVIDIA GPUs as a machine: NVML under a driver root, the kernel's own files beside it or instead of it.
+
+The answers are one snapshot, so that reading is cheap; `poll` looks again, and what changed gets a new generation. A
+driver that is not there yet is no error: the machine has no devices and says why, each poll tries again, and a driver
+that is exchanged or reloaded is loaded anew. What NVML cannot do on a GPU is left out, never the GPU.
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from drakkar.errors import DrakkarError
+from drakkar.hardware.machine import DeviceNode, Fault, MachineEvent, NodeDescription
+from drakkar.vendors.nvidia import kernel, observed, xids
+from drakkar.vendors.nvidia.gpu import Gpu, MigInstance
+from drakkar.vendors.nvidia.nvml import Library, NvmlDevice, NvmlError, codes, find_library
+from drakkar.vendors.nvidia.nvml import mig as nvml_mig
+from drakkar.vendors.nvidia.nvml.device import devices as nvml_devices
+from drakkar.vendors.nvidia.nvml.events import EventSet
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_TOOL_SECONDS = 30
+_TOOL_PLACES = ("opt/bin", "usr/bin", "usr/sbin", "bin", "sbin", "home/kubernetes/bin/nvidia/bin", ".")
+
+
+class NvmlMachine:
+    """A `vendors.nvidia.machine.NvidiaMachine` of real hardware."""
+
+    def __init__(
+        self,
+        node_name: str,
+        driver_root: Path,
+        *,
+        device_root: Path | None = None,
+        system_root: Path | None = None,
+        library_search: Sequence[str] = (),
+    ) -> None:
+        """Looks once; a driver that is not ready is waited for by `poll`.
+
+        Args:
+            driver_root: root of the driver's files.
+            device_root: root of its device nodes; by default the driver root if it has some, else `/`.
+            system_root: root of /proc and /sys; by default the driver root if they lie in it, else `/`.
+            library_search: folders to look for libnvidia-ml.so.1 in, before the usual ones.
+        """
+        self._name = node_name
+        self._driver_root = driver_root
+        self._system = system_root or kernel.system_root(driver_root)
+        self.device_root = device_root or (driver_root if kernel.any_entry(driver_root / "dev") else Path("/"))
+        self._search = tuple(library_search)
+        self._library: Library | None = None
+        self._events: EventSet | None = None
+        self._handles: dict[int, NvmlDevice] = {}
+        self._gpus: tuple[Gpu, ...] = ()
+        self._xids: dict[str, tuple[int, ...]] = {}
+        self._time_slices: dict[str, int] = {}
+        self._reason: Fault | None = None
+        self._around: observed.Surroundings | None = None
+        self._driver_version = ""
+        self._majors: dict[str, int] = {}
+        self._generation = 1
+        self._listeners: list[Callable[[MachineEvent], None]] = []
+        self._look()
+
+    # --- the Machine protocol ---------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self._name
+
+    @property
+    def driver_root(self) -> Path:
+        """Root of the driver's files."""
+        return self._driver_root
+
+    @property
+    def generation(self) -> int:
+        """Grows by every change that a poll found."""
+        return self._generation
+
+    @property
+    def boot_id(self) -> str:
+        """The kernel's boot id."""
+        own = kernel.read(self._system / "proc/sys/kernel/random/boot_id").strip()
+        return own or kernel.read(Path("/proc/sys/kernel/random/boot_id")).strip() or "unknown"
+
+    @property
+    def architecture(self) -> str:
+        """`amd64` or `arm64`."""
+        return _ARCHITECTURES.get(platform.machine(), platform.machine())
+
+    @property
+    def driver_version(self) -> str:
+        """The driver's version as it spells it; "" while it is not loaded."""
+        return self._driver_version
+
+    @property
+    def majors(self) -> Mapping[str, int]:
+        """Character majors of the driver's devices."""
+        return dict(self._majors)
+
+    @property
+    def library(self) -> Library | None:
+        """The NVML that answers now; None while there is none."""
+        return self._library
+
+    @property
+    def system_root(self) -> Path:
+        """Root of /proc and /sys."""
+        return self._system
+
+    @property
+    def node_description(self) -> NodeDescription:
+        """What this process can tell of the node; the kubelet of a real node knows better."""
+        memory = kernel.read(self._system / "proc/meminfo").partition("MemTotal:")[2].split()
+        return NodeDescription(
+            labels={},
+            annotations={},
+            cpu=len(list((self._system / "sys/devices/system/cpu").glob("cpu[0-9]*"))) or 1,
+            memory=int(memory[0]) << 10 if memory and memory[0].isdecimal() else 0,
+            pods=110,
+            architecture=self.architecture,
+            kernel=platform.release(),
+            os_image=platform.system(),
+        )
+
+    def devices(self) -> Sequence[Gpu]:
+        """All GPUs in bus order, lost ones included; none while the driver is not ready."""
+        return self._gpus
+
+    def control_nodes(self) -> tuple[DeviceNode, ...]:
+        """The nodes every GPU container gets beside its GPU's own, of those that exist."""
+        return kernel.control_nodes(self.device_root, dict(self._majors))
+
+    def faults(self) -> Sequence[Fault]:
+        """What is wrong now: why there are no devices, GPUs lost, XIDs."""
+        found = [self._reason] if self._reason is not None else []
+        for gpu in self._gpus:
+            if gpu.lost:
+                found.append(Fault("lost", gpu.uuid, 79, f"GPU {gpu.bus_id} has fallen off the bus"))
+            found += [
+                Fault("xid", gpu.uuid, code, xids.kernel_log_line(gpu.bus_id, code))
+                for code in gpu.xids
+                if not (gpu.lost and code == 79)
+            ]
+        return found
+
+    def subscribe(self, listener: Callable[[MachineEvent], None]) -> Callable[[], None]:
+        """Calls `listener` after each change; returns the function that ends it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def poll(self) -> bool:
+        """Looks again: events that came in, GPUs, MIG instances, the driver itself. True if anything changed."""
+        before = self._gpus, self._driver_version, self._majors, self._reason
+        known = set(self.faults())
+        self._look()
+        if before == (self._gpus, self._driver_version, self._majors, self._reason):
+            return False
+        self._generation += 1
+        events = [MachineEvent("fault", fault.device, fault) for fault in self.faults() if fault not in known]
+        for event in events or [MachineEvent("changed")]:
+            for listener in tuple(self._listeners):
+                listener(event)
+        return True
+
+    def close(self) -> None:
+        """Gives the library back."""
+        if self._events is not None:
+            self._events.close()
+            self._events = None
+        if self._library is not None:
+            self._library.close()
+            self._library = None
+        self._handles = {}
+        self._around = None
+
+    # --- changes ----------------------------------------------------------------------------------------------------
+
+    def create_mig(self, index: int, profile: str, start: int | None = None) -> MigInstance:
+        """Makes a MIG instance with one compute instance; switches MIG mode on if it is off.
+
+        Raises:
+            DrakkarError: unknown profile (with the list), or what the driver refuses.
+        """
+        gpu, device = self._device(index)
+        board = gpu.mig_board
+        known = [one.name for one in board.profiles] if board else []
+        if board is None or profile not in known:
+            raise DrakkarError(
+                f"GPU {index} has no MIG profile {profile!r}",
+                reason="UnknownMigProfile",
+                subject=profile,
+                expected="one of " + ", ".join(known) if known else "a GPU that can do MIG",
+            )
+        if not gpu.mig_enabled:
+            nvml_mig.set_mode(device, True)
+        made, _ = nvml_mig.create(device, board.profile(profile), start)
+        self.poll()
+        for one in self._gpu(index).mig_instances:
+            if one.gpu_instance == made:
+                return one
+        raise DrakkarError(
+            f"the MIG instance {profile} of GPU {index} was made but NVML does not list it", reason="MigNotListed"
+        )
+
+    def destroy_mig(self, index: int, gpu_instance: int) -> None:
+        """Destroys a GPU instance and its compute instances; DrakkarError if there is none, or something uses it."""
+        _, device = self._device(index)
+        nvml_mig.destroy(device, gpu_instance)
+        self.poll()
+
+    def set_mig_mode(self, index: int, enabled: bool) -> None:
+        """Switches MIG mode; DrakkarError where the driver refuses or wants a reset first."""
+        gpu, device = self._device(index)
+        if gpu.mig_enabled != enabled:
+            nvml_mig.set_mode(device, enabled)
+            self.poll()
+
+    def set_time_slice(self, index: int, interval: int) -> None:
+        """Sets the time slice by the driver's nvidia-smi, since NVML has no call for it.
+
+        Raises:
+            DrakkarError: there is no nvidia-smi below the driver root, or it fails.
+        """
+        gpu = self._gpu(index)
+        if self._time_slices.get(gpu.uuid) == interval:
+            return
+        places = (self._driver_root / place / "nvidia-smi" for place in _TOOL_PLACES)
+        tool = next((place for place in places if place.is_file()), None)
+        if tool is None:
+            raise DrakkarError(
+                "time slices need nvidia-smi", reason="NoTool", subject=str(self._driver_root), expected="usr/bin"
+            )
+        preload = {"LD_PRELOAD": str(self._library.path)} if self._library is not None else {}
+        arguments = [str(tool), "compute-policy", "-i", gpu.uuid, "--set-timeslice", str(interval)]
+        try:
+            done = subprocess.run(
+                arguments, env=preload, capture_output=True, text=True, timeout=_TOOL_SECONDS, check=False
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise DrakkarError(f"nvidia-smi cannot be run: {error}", reason="ToolFailed", subject=gpu.uuid) from error
+        if done.returncode != 0:
+            said = (done.stdout + done.stderr).strip().partition("\n")[0]
+            raise DrakkarError(
+                f"nvidia-smi refuses the time slice: {said or f'exit {done.returncode}'}",
+                reason="ToolFailed",
+                subject=gpu.uuid,
+            )
+        self._time_slices[gpu.uuid] = interval
+        self.poll()
+
+    # --- looking ----------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        self._majors = kernel.character_majors(self._system)
+        if self._library is not None and (self._library.replaced or kernel.driver_version(self._system) is None):
+            self.close()  # exchanged or unloaded: the old handles mean nothing any more
+        self._reason = None
+        if self._library is None:
+            self._open()
+        if self._library is not None:
+            try:
+                self._take_from_nvml(self._library)
+            except NvmlError as error:
+                self.close()
+                self._nothing(Fault("driver-not-ready", message=f"NVML does not answer: {error.message}"))
+        if self._library is None and self._reason is None:
+            self._take_from_kernel()
+
+    def _open(self) -> None:
+        """Loads NVML; `_reason` says why devices must be waited for, and is None where the kernel can answer."""
+        loaded = kernel.driver_version(self._system)
+        path = find_library(self._driver_root, self._search)
+        if path is not None:
+            try:
+                self._library = Library(path)
+                return
+            except NvmlError as error:
+                kind = "driver-not-loaded" if error.code == codes.DRIVER_NOT_LOADED else "driver-not-ready"
+                self._nothing(Fault(kind, message=f"NVML does not start: {codes.sentence(error.code)}"))
+                return
+            except DrakkarError as error:
+                if loaded is None:
+                    self._nothing(Fault("driver-not-loaded", message=error.message))
+                    return
+        if loaded is None:
+            missing = "" if path is not None else f"; there is no libnvidia-ml.so.1 below {self._driver_root} either"
+            self._nothing(Fault("driver-not-loaded", message=f"the NVIDIA kernel module is not loaded{missing}"))
+
+    def _nothing(self, reason: Fault) -> None:
+        self._reason, self._gpus, self._driver_version = reason, (), ""
+        self._xids.clear()
+
+    def _take_from_nvml(self, library: Library) -> None:
+        fresh = self._events is None
+        found = list(nvml_devices(library))
+        self._handles = {device.index: device for device in found}
+        if self._events is None:
+            self._driver_version = library.driver_version()
+            self._events = EventSet(library, (device for device in found if device.code == codes.SUCCESS))
+            self._xids.clear()
+        by_index = {gpu.index: gpu for gpu in self._gpus}
+        for event in self._events.take():
+            gpu = by_index.get(event.index)
+            if gpu is not None:
+                logged = self._xids.get(gpu.uuid, ())
+                self._xids[gpu.uuid] = (*(code for code in logged if code != event.code), event.code)
+        self._gpus = observed.gpus(
+            library,
+            found,
+            self._surroundings(),
+            before=self._gpus,
+            same_driver=not fresh,
+            xids=self._xids,
+            time_slices=self._time_slices,
+        )
+        if not self._gpus:
+            self._reason = Fault("no-gpu", message="NVML answers and lists no GPU")
+
+    def _take_from_kernel(self) -> None:
+        self._driver_version = kernel.driver_version(self._system) or ""
+        self._gpus = observed.kernel_gpus(self._surroundings(), self._driver_version)
+        if not self._gpus:
+            message = "the NVIDIA kernel module is loaded and drives no GPU"
+            self._reason = Fault("no-gpu", message=message)
+
+    def _surroundings(self) -> observed.Surroundings:
+        """The same ones as long as the driver stays loaded: its table of capabilities has thousands of lines."""
+        if self._around is None or self._around.majors != self._majors:
+            self._around = observed.Surroundings(self._system, self.device_root, dict(self._majors))
+        return self._around
+
+    def _gpu(self, index: int) -> Gpu:
+        for gpu in self._gpus:
+            if gpu.index == index:
+                return gpu
+        raise DrakkarError(
+            f"node {self.name} has no GPU {index}",
+            reason="NotFound",
+            subject=self.name,
+            expected=f"an index from 0 to {len(self._gpus) - 1}" if self._gpus else "",
+        )
+
+    def _device(self, index: int) -> tuple[Gpu, NvmlDevice]:
+        gpu = self._gpu(index)
+        device = self._handles.get(index)
+        if device is None or device.code != codes.SUCCESS:
+            raise DrakkarError(
+                f"GPU {index} cannot be changed: NVML does not reach it",
+                reason="NvmlMissing",
+                subject=gpu.uuid,
+                next_step="install libnvidia-ml.so.1 below the driver root",
+            )
+        return gpu, device

@@ -1,0 +1,246 @@
+"""NVML by ctypes, on a small C library that serves the machines of our tables (tests/vendors/nvml)."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drakkar.errors import DrakkarError
+from drakkar.inventory.slices import slice_contents
+from drakkar.vendors.nvidia.gpu import Gpu
+from drakkar.vendors.nvidia.nvml import NvmlError, find_library
+from drakkar.vendors.nvidia.nvml_machine import NvmlMachine
+from drakkar.vendors.nvidia.published import PublishOptions, published_pool
+from drakkar.vendors.nvidia.simulated import SimulatedMachine, build_machine
+from tests.vendors import nvml as mock
+
+OPTIONS = [PublishOptions(), PublishOptions(dynamic_mig=True), PublishOptions(extras=True, list_attributes=True)]
+
+
+class Host:
+    """A simulated machine's tree with a library in it that serves the same hardware through NVML."""
+
+    def __init__(self, folder: Path, model: str, *mig: tuple[int, str]) -> None:
+        self.simulated: SimulatedMachine = build_machine(model, "node-a", folder / "machine")
+        for index, profile in mig:
+            self.simulated.create_mig(index, profile)
+        self.root = self.simulated.driver_root
+        self.file = folder / "machine.txt"
+        self.serve()
+
+    def serve(self, *more: str, old: bool = False) -> None:
+        mock.install(self.root, self.simulated.driver_version, self.simulated.architecture, old=old)
+        self.file.write_text(mock.machine_file(self.simulated) + "".join(f"{line}\n" for line in more))
+
+    def say(self, line: str) -> None:
+        with self.file.open("a") as file:
+            file.write(f"{line}\n")
+
+    def open(self) -> NvmlMachine:
+        machine = NvmlMachine("node-a", self.root)
+        self.opened = machine
+        return machine
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    made: list[Host] = []
+
+    def build(model: str, *mig: tuple[int, str]) -> Host:
+        made.append(Host(tmp_path, model, *mig))
+        monkeypatch.setenv(mock.VARIABLE, os.fspath(made[-1].file))
+        return made[-1]
+
+    yield build
+    for one in made:
+        if hasattr(one, "opened"):
+            one.opened.close()
+
+
+MACHINES: list[tuple[str, list[tuple[int, str]]]] = [
+    ("dgx-h100", []),
+    ("dgx-h100", [(1, "3g.40gb"), (1, "1g.10gb"), (1, "1g.20gb"), (7, "7g.80gb")]),
+    ("a100-40gb", [(0, "3g.20gb"), (0, "2g.10gb")]),
+    ("t4", []),
+    ("gb200-tray", []),
+    ("l40s", []),
+    ("rtx-pro-6000", [(2, "1g.24gb")]),
+]
+
+
+@pytest.mark.parametrize(("model", "partitions"), MACHINES, ids=lambda value: value if isinstance(value, str) else None)
+def test_the_slices_are_those_of_the_simulated_machine(host: Any, model: str, partitions: list[Any]) -> None:
+    one = host(model, *partitions)
+    machine = one.open()
+    assert machine.faults() == []
+    for options in OPTIONS:
+        theirs = slice_contents(published_pool(one.simulated.devices(), "node-a", options))
+        assert slice_contents(published_pool(machine.devices(), "node-a", options)) == theirs
+    assert machine.control_nodes() == one.simulated.control_nodes()
+    for seen, simulated in zip(machine.devices(), one.simulated.devices(), strict=True):
+        for field in dataclasses.fields(Gpu):
+            if field.name not in ("product", "mig_instances"):  # the driver's own MIG table, compared above
+                assert getattr(seen, field.name) == getattr(simulated, field.name), field.name
+        assert [i.nodes for i in seen.mig_instances] == [i.nodes for i in simulated.mig_instances]
+        assert [i.uuid for i in seen.mig_instances] == [i.uuid for i in simulated.mig_instances]
+
+
+def test_a_library_of_2021_gives_the_same_mig_devices_with_less_about_the_gpu(host: Any) -> None:
+    one = host("a100-40gb", (0, "3g.20gb"))
+    one.serve(old=True)
+    (first, *_) = devices = one.open().devices()
+    assert [i.profile.name for i in first.mig_instances] == ["3g.20gb"]
+    assert (first.addressing_mode, first.module_id, first.product.architecture) == (None, 0, "Ampere")
+    names = {d.name for d in published_pool(devices, "node-a", PublishOptions(dynamic_mig=True)).devices}
+    simulated = published_pool(one.simulated.devices(), "node-a", PublishOptions(dynamic_mig=True))
+    assert names == {d.name for d in simulated.devices}
+
+
+#: Every call but those that say which GPUs there are (count, handle, UUID) and what version the driver has.
+OPTIONAL = [
+    "nvmlDeviceGetBrand", "nvmlDeviceGetSerial", "nvmlDeviceGetVbiosVersion", "nvmlDeviceGetModuleId",
+    "nvmlDeviceGetArchitecture", "nvmlDeviceGetAddressingMode", "nvmlDeviceGetGpuFabricInfoV",
+    "nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetMemoryInfo", "nvmlSystemGetCudaDriverVersion_v2",
+    "nvmlEventSetCreate", "nvmlDeviceGetSupportedEventTypes", "nvmlDeviceRegisterEvents", "nvmlEventSetWait_v2",
+    "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetMinorNumber", "nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount",
+    "nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlDeviceGetName", "nvmlDeviceGetGpuInstancePossiblePlacements_v2",
+    "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetGpuInstanceId", "nvmlGpuInstanceGetInfo",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("code", [3, 13, 999])
+def test_no_call_is_needed_for_a_gpu_to_be_published(host: Any, code: int) -> None:
+    one = host("dgx-h100", (1, "3g.40gb"))
+    for function in OPTIONAL:
+        one.serve(f"answer\t{function}\t{code}")
+        machine = one.open()
+        machine.poll()
+        assert [gpu.uuid for gpu in machine.devices()] == [gpu.uuid for gpu in one.simulated.devices()], function
+        assert [gpu.minor for gpu in machine.devices()] == list(range(8)), function
+        assert machine.devices()[0].bus_id == "0000:1b:00.0", function
+        assert machine.devices()[0].product.memoryMiB == 81559, function
+        slice_contents(published_pool(machine.devices(), "node-a", PublishOptions()))
+        machine.close()
+
+
+def test_what_others_do_is_found_by_a_poll(host: Any) -> None:
+    one = host("dgx-h100")
+    machine = one.open()
+    assert machine.poll() is False
+    heard: list[str] = []
+    machine.subscribe(lambda event: heard.append(f"{event.kind} {event.fault.code if event.fault else ''}"))
+    before = machine.generation
+    one.say("mode\t3\t1")
+    one.say("instance\t3\t2\t0\t9\t4\t4\tMIG-11111111-0000-5000-8000-000000000000")
+    assert machine.poll() is True
+    (made,) = machine.devices()[3].mig_instances
+    assert (made.profile.name, made.start, made.gpu_instance) == ("3g.40gb", 4, 2)
+    one.say("xid\t2\t48")
+    one.say("lost\t5\t1")
+    assert machine.poll() is True
+    assert [(fault.kind, fault.code) for fault in machine.faults()] == [("xid", 48), ("lost", 79)]
+    assert len(machine.devices()) == 8
+    one.say("lost\t5\t0")
+    assert machine.poll() is True
+    assert machine.generation == before + 3
+    assert heard == ["changed ", "fault 48", "fault 79", "changed "]
+
+
+def test_mig_devices_are_made_and_destroyed_at_the_wanted_place(host: Any) -> None:
+    one = host("dgx-h100")
+    machine = one.open()
+    made = machine.create_mig(0, "1g.10gb", 5)
+    assert (made.profile.name, made.start, made.compute_instance) == ("1g.10gb", 5, 0)
+    assert machine.devices()[0].mig_enabled
+    with pytest.raises(NvmlError) as refused:
+        machine.create_mig(0, "7g.80gb", 0)
+    assert (refused.value.reason, refused.value.subject) == ("NvmlInsufficientResources", "GPU 0, profile 7g.80gb at 0")
+    with pytest.raises(DrakkarError, match="no MIG profile '9g'"):
+        machine.create_mig(0, "9g")
+    machine.destroy_mig(0, made.gpu_instance)
+    machine.set_mig_mode(0, False)
+    assert (machine.devices()[0].mig_instances, machine.devices()[0].mig_enabled) == ((), False)
+    with pytest.raises(NvmlError, match="not found"):
+        machine.destroy_mig(0, 11)
+
+
+def test_a_compute_instance_that_cannot_be_made_takes_its_gpu_instance_with_it(host: Any) -> None:
+    one = host("dgx-h100")
+    one.serve("answer\tnvmlGpuInstanceCreateComputeInstance\t23")
+    machine = one.open()
+    with pytest.raises(NvmlError, match="Insufficient Resources"):
+        machine.create_mig(0, "1g.10gb", 5)
+    machine.poll()
+    assert machine.devices()[0].mig_instances == ()
+    assert "gone\t0\t" in one.file.read_text()
+
+
+def test_a_late_driver_is_waited_for_with_the_reason(host: Any) -> None:
+    one = host("dgx-h100")
+    one.simulated.unload_driver()
+    for library in one.root.rglob("libnvidia-ml*"):
+        library.unlink()
+    (one.root / "proc/driver/nvidia").mkdir(parents=True)
+    machine = one.open()
+    (fault,) = machine.faults()
+    assert machine.devices() == ()
+    assert fault.kind == "driver-not-loaded"
+    assert "not loaded; there is no libnvidia-ml.so.1 below" in fault.message
+    one.simulated.load_driver("585.10.01")
+    one.serve("answer\tnvmlInit_v2\t9")
+    assert machine.poll() is True
+    assert machine.faults()[0].message == "NVML does not start: the NVIDIA kernel module is not loaded"
+    one.serve()
+    assert machine.poll() is True
+    assert (len(machine.devices()), machine.driver_version) == (8, "585.10.01")
+    assert machine.faults() == []
+
+
+def test_an_exchanged_driver_is_loaded_anew(host: Any) -> None:
+    one = host("dgx-h100")
+    machine = one.open()
+    one.simulated.load_driver("585.10.01", "13.1")
+    one.serve()
+    assert machine.poll() is True
+    assert (machine.driver_version, machine.devices()[0].cuda_version) == ("585.10.01", "13.1")
+    assert machine.majors["nvidia-uvm"] == one.simulated.majors["nvidia-uvm"]
+
+
+def test_without_nvml_the_kernel_names_the_gpus(host: Any) -> None:
+    one = host("dgx-h100", (1, "3g.40gb"))
+    for library in one.root.rglob("libnvidia-ml*"):
+        library.unlink()
+    machine = one.open()
+    assert machine.library is None
+    assert machine.faults() == []
+    for seen, simulated in zip(machine.devices(), one.simulated.devices(), strict=True):
+        for name in ("uuid", "model", "bus_id", "minor", "nodes", "pcie_root", "numa_node", "driver_version"):
+            assert getattr(seen, name) == getattr(simulated, name)
+    assert machine.devices()[1].mig_enabled  # seen by its capability files; its devices' UUIDs only NVML knows
+    with pytest.raises(DrakkarError, match="NVML does not reach it"):
+        machine.create_mig(0, "1g.10gb")
+
+
+def test_a_library_that_is_none_is_passed_over(tmp_path: Path) -> None:
+    simulated = build_machine("t4", "node-a", tmp_path)  # its libraries are text files
+    machine = NvmlMachine("node-a", simulated.driver_root)
+    assert find_library(simulated.driver_root) is not None
+    assert (machine.library, len(machine.devices())) == (None, 1)
+
+
+def test_a_product_that_no_table_knows_is_published_with_what_the_driver_tells(host: Any) -> None:
+    one = host("t4")
+    text = one.file.read_text().replace("Tesla T4", "NVIDIA X1").replace("0x1eb8", "0x9999")
+    one.file.write_text(text)
+    (gpu,) = one.open().devices()
+    assert (gpu.model, gpu.product.architecture, gpu.product.computeCapability) == ("NVIDIA X1", "Turing", "7.5")
+    (device,) = published_pool([gpu], "node-a").devices
+    assert (
+        device.capacity["memory"]["value"]
+        == published_pool(one.simulated.devices(), "n").devices[0].capacity["memory"]["value"]
+    )
