@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from drakkar.cli.options import connection
+
+if TYPE_CHECKING:
+    from drakkar.vendors.nvidia.published import Shares
 
 
 @click.group("driver")
@@ -40,6 +44,10 @@ def command() -> None:
     "--state-dir", type=click.Path(path_type=Path), help="Folder of the journal; beside the socket by default."
 )
 @click.option("--instance", default="", help="Name of this instance during a rolling update, e.g. the pod's UID.")
+@click.option("--dynamic-mig", is_flag=True, help="Offer every MIG placement; make and destroy instances for claims.")
+@click.option(
+    "--shares", default="", metavar="memory|unlimited|N", help="Let claims share a GPU: by memory, or in N shares."
+)
 @connection
 def gpu(
     node_name: str,
@@ -50,6 +58,8 @@ def gpu(
     cdi_dir: Path,
     state_dir: Path | None,
     instance: str,
+    dynamic_mig: bool,
+    shares: str,
     kubeconfig: Path | None,
     context: str,
     namespace: str,
@@ -58,6 +68,7 @@ def gpu(
     import logging
 
     from drakkar.drivers.gpu.process import Paths, run
+    from drakkar.vendors.nvidia.published import PublishOptions
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     run(
@@ -68,5 +79,14 @@ def gpu(
         context=context,
         paths=Paths(plugins_dir, registry_dir, cdi_dir, state_dir),
         instance=instance,
+        options=PublishOptions(dynamic_mig=dynamic_mig, shares=_shares(shares)),
         on_ready=lambda _: click.echo("ready: slices published, plugin serving", err=True),
     )
+
+
+def _shares(text: str) -> Shares:
+    if text == "" or text == "memory" or text == "unlimited":
+        return text
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise click.BadParameter(f"{text!r} is not memory, unlimited or a positive number", param_hint="--shares")
