@@ -85,8 +85,9 @@ def gpu(
 
 
 def _shares(text: str) -> Shares:
-    if text == "" or text == "memory" or text == "unlimited":
-        return text
+    match text:
+        case "" | "memory" | "unlimited":
+            return text
     if text.isdecimal() and int(text) > 0:
         return int(text)
     raise click.BadParameter(f"{text!r} is not memory, unlimited or a positive number", param_hint="--shares")
