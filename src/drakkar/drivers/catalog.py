@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from drakkar.errors import DrakkarError
 from drakkar.hardware.machine import Machine
+from drakkar.inventory.slices import Pool
 from drakkar.kube.client import Client
 from drakkar.kube.clock import Clock
 
@@ -49,6 +50,8 @@ class Family:
     drivers: Callable[[Machine, str, Client, NodePlaces, Clock], Sequence[NodeDriver]]
     device_classes: Callable[[], list[dict[str, Any]]]
     host_files: tuple[str, ...] = ()  # shell patterns: what a host with real devices must not lend to containers
+    pools: Callable[[Machine, str, bool], Sequence[Pool]] | None = None
+    """What the drivers would publish for a machine on a node, by default or with every partition there could be."""
 
 
 def _nvidia() -> Family:
@@ -78,7 +81,13 @@ def _nvidia() -> Family:
         return [driver]
 
     host_files = ("/usr/bin/nvidia-*", "/usr/lib/*/libnvidia-*", "/usr/lib/*/libcuda*", "/usr/lib64/libnvidia-*")
-    return Family(model_names, build, drivers, device_classes, host_files)
+
+    def pools(machine: Machine, node: str, partitions: bool) -> Sequence[Pool]:
+        from drakkar.vendors.nvidia.published import PublishOptions, published_pool
+
+        return [published_pool(machine.devices(), node, PublishOptions(dynamic_mig=partitions))]  # type: ignore[arg-type]
+
+    return Family(model_names, build, drivers, device_classes, host_files, pools)
 
 
 FAMILIES: tuple[Callable[[], Family], ...] = (_nvidia,)
