@@ -23,8 +23,8 @@ POD = Path(__file__).resolve().parents[1] / "examples/01-own-gpu/pods.yaml"
 class Embedded:
     """One `drakkar up` in a folder of its own."""
 
-    def __init__(self, *nodes: str, runtime: str = "process") -> None:
-        self.folder = tempfile.mkdtemp(prefix="dkb-")
+    def __init__(self, *nodes: str, runtime: str = "process", parent: str | None = None) -> None:
+        self.folder = tempfile.mkdtemp(prefix="dkb-", dir=parent)
         self.environment = os.environ | {
             "DRAKKAR_RUNTIME_DIR": self.folder,
             "KUBECONFIG": f"{self.folder}/default/data/kubeconfig",

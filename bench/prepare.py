@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import statistics
-import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
-
-import uvloop
+from typing import Any
 
 from bench._tables import Figure, show
+from bench.cluster import Embedded
+from drakkar.kube.client import Client
+from drakkar.kube.https import HttpsTransport
+from drakkar.kube.kubeconfig import load
+from drakkar.kube.resources import RESOURCE_CLAIMS
+
+NODE = "dgx-h100-0"
 
 
 def fdatasync_times(folder: Path, count: int = 200) -> list[float]:
@@ -30,78 +35,74 @@ def percentile(values: list[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
-async def _prepare_times(folder: Path, count: int) -> tuple[list[float], list[float], list[float]]:
-    import grpc.aio
+def _client(cluster: Embedded) -> Client:
+    return Client(HttpsTransport(load(cluster.environment["KUBECONFIG"])))
 
-    from drakkar.cluster.cluster import Cluster
-    from drakkar.cluster.requests import NodeRequest
-    from drakkar.cluster.places import occupied, places
-    from drakkar.kube.resources import RESOURCE_CLAIMS
+
+async def _allocated_claims(cluster: Embedded, count: int) -> list[dict[str, Any]]:
+    """Claims as a scheduler leaves them: one GPU each, one after the other over the eight."""
+    client, made = _client(cluster), []
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+    for number in range(count):
+        claim = await client.create(
+            RESOURCE_CLAIMS,
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceClaim",
+                "metadata": {"name": f"c{number}", "namespace": "default"},
+                "spec": {"devices": {"requests": [request]}},
+            },
+        )
+        result = {"request": "gpu", "driver": "gpu.nvidia.com", "pool": NODE, "device": f"gpu-{number % 8}"}
+        status = {"allocation": {"devices": {"results": [result]}}}
+        made.append(await client.update(RESOURCE_CLAIMS, {**claim, "status": status}, subresource="status"))
+    await client.close()
+    return made
+
+
+def _prepare_times(cluster: Embedded, count: int) -> tuple[list[float], list[float], list[float]]:
+    """The kubelet's side, in a process of its own as kubelet is: a gRPC channel to the driver's socket."""
+    import grpc
+
     from drakkar.preparation import stubs
 
-    # The driver's journal lies on the disk; the API server keeps no log, since its barriers are not the driver's.
-    where = replace(places("bench", folder / "data"), durable=False)
-    fresh: list[float] = []
-    again: list[float] = []
-    undone: list[float] = []
-    with occupied(where):
-        cluster = Cluster(where, [NodeRequest("n", "dgx-h100")], runtime="process")
-        await cluster.start()
-        api = stubs.dra("v1")
-        socket = where.node_root("n") / "plugins/gpu.nvidia.com/dra.sock"
-        async with grpc.aio.insecure_channel(f"unix:{socket}") as channel:
-            calls = {
-                method: channel.unary_unary(
-                    method.path,
-                    request_serializer=method.request.SerializeToString,
-                    response_deserializer=method.response.FromString,
-                )
-                for method in (api.prepare, api.unprepare)
-            }
+    api = stubs.dra("v1")
+    claims = asyncio.run(_allocated_claims(cluster, count))
+    socket = Path(cluster.folder) / "default/n" / NODE / "plugins/gpu.nvidia.com/dra.sock"
+    with grpc.insecure_channel(f"unix:{socket}") as channel:
 
-            async def timed(method: stubs.Method, claim: dict[str, dict[str, str]], into: list[float]) -> None:
-                metadata = claim["metadata"]
-                request = method.request(
-                    claims=[api.messages.Claim(uid=metadata["uid"], name=metadata["name"], namespace="default")]
-                )
-                begun = time.perf_counter()
-                answer = await calls[method](request)
-                into.append((time.perf_counter() - begun) * 1000)
-                assert not answer.claims[metadata["uid"]].error, answer
+        def timed(method: stubs.Method, claim: dict[str, Any]) -> float:
+            uid = claim["metadata"]["uid"]
+            call = channel.unary_unary(
+                method.path,
+                request_serializer=method.request.SerializeToString,
+                response_deserializer=method.response.FromString,
+            )
+            request = method.request(
+                claims=[api.messages.Claim(uid=uid, name=claim["metadata"]["name"], namespace="default")]
+            )
+            begun = time.perf_counter()
+            answer = call(request)
+            took = (time.perf_counter() - begun) * 1000
+            assert not answer.claims[uid].error, answer
+            return took
 
-            for number in range(count):
-                claim = await cluster.client.create(
-                    RESOURCE_CLAIMS,
-                    {
-                        "apiVersion": "resource.k8s.io/v1",
-                        "kind": "ResourceClaim",
-                        "metadata": {"name": f"c{number}", "namespace": "default"},
-                        "spec": {
-                            "devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}
-                        },
-                    },
-                )
-                claim["metadata"].setdefault("uid", "")
-                result = {"request": "gpu", "driver": "gpu.nvidia.com", "pool": "n", "device": f"gpu-{number % 8}"}
-                await cluster.client.update(
-                    RESOURCE_CLAIMS,
-                    {**claim, "status": {"allocation": {"devices": {"results": [result]}}}},
-                    subresource="status",
-                )
-                await timed(api.prepare, claim, fresh)
-                await timed(api.prepare, claim, again)
-                await timed(api.unprepare, claim, undone)
-        await cluster.stop()
+        rows = [[timed(method, claim) for method in (api.prepare, api.prepare, api.unprepare)] for claim in claims]
+    fresh, again, undone = (list(column) for column in zip(*rows, strict=True))
     return fresh, again, undone
 
 
 def main(runs: int) -> bool:
-    # Journals lie where --data points, so the disk under test is the one that holds this clone, not a tmpfs.
-    with tempfile.TemporaryDirectory(prefix=".dkp-", dir=".") as name:
-        folder = Path(name).absolute()
-        barriers = fdatasync_times(folder)
-        fresh, again, undone = uvloop.run(_prepare_times(folder, 40 * runs))  # the loop that `drakkar up` runs on
-        barriers += fdatasync_times(folder)
+    # The driver's journal lies on the disk, never on a tmpfs; the API server keeps no log, since its barriers are not
+    # the driver's.
+    cluster = Embedded("dgx-h100", parent="/var/tmp")
+    try:
+        cluster.ready()
+        barriers = fdatasync_times(Path(cluster.folder))
+        fresh, again, undone = _prepare_times(cluster, 40 * runs)
+        barriers += fdatasync_times(Path(cluster.folder))
+    finally:
+        cluster.end()
     bound = 4 + 2 * percentile(barriers, 0.99)
     print(
         f"fdatasync on this disk: p50 {statistics.median(barriers):.2f} ms, p99 {percentile(barriers, 0.99):.2f} ms\n"

@@ -150,6 +150,8 @@ def invalid_status(group: str, kind: str, name: str, errors: Sequence[FieldError
 
 def quote(text: str) -> str:
     """The text as Go's %q prints it."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
     escaped = []
     for character in text:
         code = ord(character)

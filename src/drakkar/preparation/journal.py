@@ -5,8 +5,9 @@ can tell a whole record from half a one. A damaged tail (the machine died while 
 record; damage before the tail means that the file cannot be trusted: it is set aside, what still has a valid checksum
 is kept, and the caller is told so that it can raise an event. Neither ever stops a driver from starting.
 
-Durability is grouped: many claims prepared at once share one `fdatasync`. It runs in a thread, unless the disk has been
-so quick lately that going to a thread and back would take longer than the barrier itself.
+Durability is grouped: claims prepared at once write first and then share one `fdatasync`. It runs on the spot while the
+disk is quick: going to a thread and back takes about as long, and a driver has little else to do meanwhile. Where the
+disk is slow it runs in a thread.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from drakkar.errors import DrakkarError
 
 Record = dict[str, Any]
 _VERSION = 1
-#: Below this a barrier is cheaper on the spot than in a thread.
-_QUICK_SECONDS = 0.0005
+#: Up to this usual time a barrier runs on the spot; a driver's other calls wait no longer than that.
+_QUICK_SECONDS = 0.002
 
 
 class JournalError(DrakkarError):
@@ -62,7 +63,7 @@ class Journal:
         header, self.records, self.damage = _load(path)
         self.same_boot = header is None or header.get("bootID") == boot_id
         self._synced = asyncio.Lock()
-        self._usual = 4 * _QUICK_SECONDS
+        self._usual = _QUICK_SECONDS
         self._file: int | None = None
         self._written = self._durable = 0
         if header is None or self.damage is not None or not self.same_boot:
@@ -144,6 +145,7 @@ class Journal:
         async with self._synced:
             if self._durable >= position or self._file is None:
                 return  # somebody else's barrier covered this record
+            await asyncio.sleep(0)  # whoever is about to write may join this barrier
             reached = self._written
             try:
                 if self._usual < _QUICK_SECONDS:
@@ -154,8 +156,8 @@ class Journal:
                 raise JournalError(
                     f"cannot make the journal durable: {error}", reason="JournalUnwritable", subject=str(self.path)
                 ) from error
-            # One slow barrier is enough to go back to the thread, several quick ones lead out of it.
-            self._usual = took if took > _QUICK_SECONDS else 0.7 * self._usual + 0.3 * took
+            # One very slow barrier or several slow ones lead to the thread, quick ones back.
+            self._usual = 0.7 * self._usual + 0.3 * took
             self._durable = max(self._durable, reached)
 
     def _rewrite(self, records: list[Record]) -> None:
