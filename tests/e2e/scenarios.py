@@ -1,0 +1,103 @@
+"""Scenarios as data: manifests and what the containers must then see.
+
+A file has `about`, `driver` (a key of `DRIVERS`), `manifests` (Kubernetes objects; pods and pod templates get image,
+command and grace period filled in, and containers that name no claims have all of their pod) and `expect`:
+
+    ready: [POD, …]        become Ready; all pods of the file if the key is missing
+    pods: {SELECTOR: N}    so many pods with that label become Ready or succeed
+    sees: {PLACE: {gpus, migs, models}}   how many whole GPUs, MIG devices; a pattern for each line of nvidia-smi -L
+    distinct | same: [PLACE, …]           these see different, or the same, hardware
+    unschedulable: {POD: PATTERN}         stays Pending; the scheduler's message
+    refused: {POD: PATTERN}               stays ContainerCreating; the event of the failed prepare
+
+A PLACE is a pod (its first container), `pod/container`, or `label=value` for all pods with that label.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tools.realkube import images
+
+#: What a container does: show its device nodes by number, then what nvidia-smi finds behind them, then wait.
+LOOK = (
+    "for n in /dev/nvidia[0-9]* /dev/nvidia-caps/*; do [ -c $n ] && stat -c 'NODE %n %t:%T' $n; done; "
+    "nvidia-smi -L; echo SEEN; "
+)
+_WAIT = "trap 'exit 0' TERM; sleep 3600 & wait"
+
+#: Options of `drakkar driver gpu`, and MIG instances (GPU, profile) that exist before it starts.
+DRIVERS: dict[str, DriverSetup]
+
+
+@dataclass(frozen=True, slots=True)
+class DriverSetup:
+    """A driver on a machine: the model, more options, static MIG instances as (GPU index, profile)."""
+
+    model: str = "dgx-h100"
+    options: tuple[str, ...] = ()
+    mig: tuple[tuple[int, str], ...] = ()
+
+
+DRIVERS = {
+    "plain": DriverSetup(),
+    "dynamic-mig": DriverSetup(options=("--dynamic-mig",)),
+    "static-mig": DriverSetup(mig=((0, "3g.40gb"), (0, "3g.40gb"), (1, "1g.10gb"), (1, "2g.20gb"))),
+    "shares-memory": DriverSetup(options=("--shares=memory",)),
+    "shares-unlimited": DriverSetup(options=("--shares=unlimited",)),
+    "shares-4": DriverSetup(options=("--shares=4",)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One file."""
+
+    name: str
+    about: str
+    driver: str
+    manifests: list[dict[str, Any]]
+    expect: dict[str, Any]
+
+
+def scenarios() -> list[Scenario]:
+    """All files, those with the same driver one after the other."""
+    found = [_load(path) for path in sorted(Path(__file__).with_name("scenarios").glob("*.yaml"))]
+    return sorted(found, key=lambda one: list(DRIVERS).index(one.driver))
+
+
+def filled(manifest: dict[str, Any]) -> dict[str, Any]:
+    """A copy with what every pod of the suite has: image, command, grace period, claims for each container."""
+    manifest = copy.deepcopy(manifest)
+    spec = manifest.get("spec") or {}
+    if manifest["kind"] == "Pod":
+        _fill(manifest.setdefault("spec", spec))
+    elif isinstance(spec.get("template"), dict):
+        template = spec["template"]["spec"]
+        _fill(template, ends=manifest["kind"] == "Job")
+    return manifest
+
+
+def _load(path: Path) -> Scenario:
+    document = yaml.safe_load(path.read_text())
+    manifests = [filled(one) for one in document["manifests"]]
+    return Scenario(path.stem, document["about"], document["driver"], manifests, document["expect"])
+
+
+def _fill(spec: dict[str, Any], *, ends: bool = False) -> None:
+    spec.setdefault("terminationGracePeriodSeconds", 2)
+    spec.setdefault("automountServiceAccountToken", False)
+    if ends:
+        spec.setdefault("restartPolicy", "Never")
+    names = [{"name": claim["name"]} for claim in spec.get("resourceClaims") or ()]
+    for container in spec.setdefault("containers", [{"name": "main"}]):
+        container.setdefault("image", images.WORKLOAD)
+        container.setdefault("imagePullPolicy", "Never")
+        container.setdefault("command", ["sh", "-c", LOOK + ("" if ends else _WAIT)])
+        if names:
+            container.setdefault("resources", {}).setdefault("claims", names)

@@ -1,0 +1,257 @@
+"""What must never be lost, leaked or stalled while pods come and go, on a real kubelet."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from drakkar.api.identities import DeviceKey
+from drakkar.preparation.claims import ClaimLedger
+from drakkar.preparation.values import ClaimRef, ClaimUID
+from tests.e2e.conftest import PATIENCE, World
+from tests.e2e.node import host_numbers
+
+TEMPLATE: dict[str, Any] = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaimTemplate",
+    "metadata": {"name": "one-gpu"},
+    "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}}},
+}
+SMALL_MIG: dict[str, Any] = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaimTemplate",
+    "metadata": {"name": "one-mig"},
+    "spec": {
+        "spec": {
+            "devices": {
+                "requests": [
+                    {
+                        "name": "mig",
+                        "exactly": {
+                            "deviceClassName": "mig.nvidia.com",
+                            "selectors": [
+                                {"cel": {"expression": "device.attributes['gpu.nvidia.com'].profile == '1g.10gb'"}}
+                            ],
+                        },
+                    }
+                ]
+            }
+        }
+    },
+}
+
+
+def pod(name: str, template: str = "one-gpu", *, claim: str = "", **spec: Any) -> dict[str, Any]:
+    """A pod with one claim, of a template or by name."""
+    source = {"resourceClaimName": claim} if claim else {"resourceClaimTemplateName": template}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"resourceClaims": [{"name": "gpu", **source}], **spec},
+    }
+
+
+def claim(name: str) -> dict[str, Any]:
+    """A claim for one GPU that outlives its pods."""
+    spec = TEMPLATE["spec"]["spec"]
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec}
+
+
+def test_the_node_in_the_container_has_the_numbers_of_the_allocated_gpu(world: World) -> None:
+    driver = world.drivers("plain")
+    world.apply(TEMPLATE, pod("pod"))
+    world.ready("pod")
+    result = world.get("resourceclaims")["items"][0]["status"]["allocation"]["devices"]["results"][0]
+    gpu = driver.machine.devices()[int(result["device"].removeprefix("gpu-"))]
+    seen = world.seen("pod")
+    assert seen.gpus == {gpu.uuid}
+    assert seen.nodes == host_numbers(driver.machine, [gpu.nodes[0].path])
+
+
+def test_slices_have_every_device_of_the_host_with_exactly_the_known_attributes(world: World) -> None:
+    driver = world.drivers("plain")
+    slices = world.get("resourceslices", "--field-selector", "spec.driver=gpu.nvidia.com")["items"]
+    devices = [device for one in slices for device in one["spec"]["devices"]]
+    assert sorted(device["attributes"]["uuid"]["string"] for device in devices) == sorted(
+        gpu.uuid for gpu in driver.machine.devices()
+    )
+    own = {
+        *("type", "uuid", "productName", "brand", "architecture", "cudaComputeCapability", "driverVersion"),
+        *("cudaDriverVersion", "addressingMode"),
+    }
+    standard = {f"resource.kubernetes.io/{name}" for name in ("pciBusID", "pcieRoot", "numaNode")}
+    for device in devices:
+        named = {name for name in device["attributes"] if not name.startswith("drakkar.dev/")}
+        assert named == own | standard
+    assert {one["metadata"]["ownerReferences"][0]["name"] for one in slices} == {world.cluster.node}
+
+
+def test_a_slice_that_somebody_deletes_comes_back(world: World) -> None:
+    world.drivers("plain")
+    before = world.get("resourceslices")["items"]
+    world.kubectl("delete", "resourceslices", "--all", "--wait=false")
+    columns = "jsonpath={.items[*].metadata.uid} {.items[*].spec.devices[0].name}"
+    found = world.until("resourceslices", "-o", columns, matches=r"\S+ gpu-0", seconds=5)
+    assert before[0]["metadata"]["uid"] not in found
+
+
+def test_a_gpu_is_released_with_its_pod_and_can_be_had_again(world: World) -> None:
+    world.drivers("plain")
+    world.apply(claim("kept"), pod("first", claim="kept"))
+    world.ready("first")
+    seen = world.seen("first")
+    world.delete("pod", "first")
+    world.until("resourceclaim", "kept", "-o", "jsonpath={.status}", matches=r"^(\{\})?$", seconds=10)
+    world.apply(pod("second", claim="kept"))
+    world.ready("second")
+    assert world.seen("second").gpus == seen.gpus  # the first that is free, as before
+
+
+def test_ten_quick_cycles_leave_nothing_behind(world: World) -> None:
+    driver = world.drivers("plain")
+    world.apply(TEMPLATE)
+    for _ in range(10):
+        world.apply(pod("pod"))
+        world.ready("pod")
+        world.delete("pod", "pod")
+    world.until("resourceclaims", "-o", "name", matches=r"^$", seconds=10)
+    end = time.monotonic() + 5
+    while driver.cdi_files() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert driver.cdi_files() == []
+
+
+def test_twelve_pods_on_one_claim_again_and_again(world: World) -> None:
+    world.drivers("plain")
+    world.apply(claim("shared"))
+    for _ in range(2):
+        names = [f"pod{number}" for number in range(12)]
+        world.apply(*(pod(name, claim="shared") for name in names))
+        world.ready(*names, seconds=40)
+        assert len({world.seen(name).gpus for name in names}) == 1
+        users = world.get("resourceclaim", "shared")["status"]["reservedFor"]
+        assert {user["name"] for user in users} == set(names)
+        world.delete("pods", "--all")
+
+
+def test_eight_pods_killed_and_made_again_are_ready_in_three_seconds(world: World) -> None:
+    """NVIDIA's driver answers "already allocated to different claim" here, and the kubelet comes back after 90 s."""
+    world.drivers("plain")
+    names = [f"pod{number}" for number in range(8)]
+    world.apply(TEMPLATE, *map(pod, names))
+    world.ready(*names)
+    times = []
+    for _ in range(3):
+        world.delete("pods", "--all", force=True)
+        begun = time.monotonic()
+        world.apply(*map(pod, names))
+        world.ready(*names, seconds=60)
+        times.append(time.monotonic() - begun)
+        assert len({world.seen(name).gpus for name in names}) == 8
+    print("ready again after", [f"{one:.2f} s" for one in times])
+    assert max(times) < 3.0 * PATIENCE, f"{times}\n{world.story()}"
+
+
+def test_pods_keep_their_gpus_when_the_driver_is_killed(world: World) -> None:
+    driver = world.drivers("plain")
+    world.apply(TEMPLATE, pod("before"))
+    world.ready("before")
+    files = driver.cdi_files()
+    driver.end(signal.SIGKILL)
+    world.apply(pod("meanwhile"))
+    driver.start()
+    world.ready("meanwhile", seconds=60)
+    assert set(files) < set(driver.cdi_files())
+    assert world.seen("meanwhile").gpus.isdisjoint(world.seen("before").gpus)
+    world.delete("pod", "before")
+    world.until("resourceclaims", "-o", "name", matches=r"^\S+meanwhile\S+$", seconds=10)
+
+
+def test_a_restarted_kubelet_finds_the_driver_and_the_claims_again(world: World) -> None:
+    world.drivers("plain")
+    world.apply(TEMPLATE, pod("before"))
+    world.ready("before")
+    world.cluster.restart("kubelet", signal.SIGKILL)
+    world.apply(pod("after"))
+    world.ready("before", "after", seconds=60)
+    assert world.seen("after").gpus.isdisjoint(world.seen("before").gpus)
+
+
+@pytest.mark.parametrize(("setup", "template"), [("plain", TEMPLATE), ("dynamic-mig", SMALL_MIG)])
+def test_an_upgrade_serves_all_the_time_and_keeps_held_claims(
+    world: World, setup: str, template: dict[str, Any]
+) -> None:
+    """A rolling update there and back: the new instance registers beside the old one, then the old one goes."""
+    driver = world.drivers(setup)
+    driver.end()
+    driver.start(instance="old")
+    name = template["metadata"]["name"]
+    world.apply(template, pod("held", name))
+    world.ready("held")
+    hardware = [world.seen("held").hardware]
+    for old, new in (("old", "new"), ("new", "back")):
+        driver.start(instance=new)
+        world.apply(pod(f"beside-{new}", name))
+        world.ready(f"beside-{new}")
+        driver.end(instance=old)
+        world.apply(pod(f"after-{new}", name))
+        world.ready(f"after-{new}")
+        hardware += [world.seen(f"beside-{new}").hardware, world.seen(f"after-{new}").hardware]
+    assert len({uuid for one in hardware for uuid in one}) == 5
+    world.delete("pod", "held")
+    world.apply(pod("last", name))
+    world.ready("last")
+    assert world.seen("last").hardware == hardware[0]
+    world.delete("pods", "--all")
+    driver.end(instance="back")
+    driver.start()
+
+
+def test_a_damaged_journal_is_set_aside_and_told(world: World) -> None:
+    """Corrupt state: no crash loop; the pod that runs goes on, a new one starts, an event on the node says it."""
+    driver = world.drivers("plain")
+    world.apply(TEMPLATE, pod("held"))
+    world.ready("held")
+    driver.end(signal.SIGKILL)
+    journal = driver.state / "claims.journal"
+    content = bytearray(journal.read_bytes())
+    content[len(content) // 3] ^= 0xFF
+    journal.write_bytes(bytes(content))
+    driver.start()
+    aside = [path for path in driver.state.iterdir() if path.name.startswith("claims.journal.") and path != journal]
+    assert aside, list(driver.state.iterdir())
+    selector = "involvedObject.kind=Node,reason=JournalDamaged"
+    told = world.kubectl.until("get", "events", "-A", "--field-selector", selector, matches="set aside", seconds=10)
+    assert "claims.journal" in told
+    world.apply(pod("next"))
+    world.ready("held", "next")
+    assert world.seen("next").gpus.isdisjoint(world.seen("held").gpus)
+
+
+def test_an_unfinished_prepare_is_taken_back_at_the_next_start(world: World) -> None:
+    """A claim that only its intent knows of: the driver was killed in the middle, and the claim is gone since."""
+    driver = world.drivers("dynamic-mig")
+    world.apply(SMALL_MIG, pod("held", "one-mig"))
+    world.ready("held")
+    driver.end(signal.SIGKILL)
+    machine = driver.machine
+    ledger = ClaimLedger(driver.state / "claims.journal", boot_id=machine.boot_id)
+    (held,) = ledger.claims.values()
+    stale, device = "00000000-0000-4000-8000-000000000000", "gpu-3-mig-1g10gb-19-0"
+    detail = json.loads(json.dumps(held.detail).replace(held.devices[0].device, device))
+    key = DeviceKey("gpu.nvidia.com", world.cluster.node, device)
+    asyncio.run(ledger.begin(ClaimRef(ClaimUID(stale), "stale", world.namespace), [key], detail=detail))
+    ledger.close()
+    machine.create_mig(3, "1g.10gb", 0)
+    (world.cluster.layout.cdi / f"k8s.gpu.nvidia.com-claim_{stale}.json").write_text("{}")
+    driver.start()
+    assert not driver.machine.devices()[3].mig_instances
+    assert driver.cdi_files() == [f"k8s.gpu.nvidia.com-claim_{held.claim.uid}.json"]
+    assert "taking back an unfinished prepare" in driver.log
+    assert len(world.seen("held").migs) == 1
