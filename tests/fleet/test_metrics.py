@@ -6,8 +6,8 @@ import pytest
 
 from drakkar.errors import DrakkarError
 from drakkar.fleet.devices import Fleet
-from drakkar.fleet.exposition import Family, render
 from drakkar.fleet.metrics import families
+from drakkar.kube.exposition import Family, render
 from tests.diagnosis.world import claim, gpu, piece, pod, uid, world
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from drakkar.cli.options import connection
 
 if TYPE_CHECKING:
+    from drakkar.vendors.nvidia.machine import NvidiaMachine
     from drakkar.vendors.nvidia.published import Shares
 
 
@@ -21,8 +22,27 @@ def command() -> None:
 
 @command.command("gpu")
 @click.option("--node-name", default="", envvar="NODE_NAME", help="Name of the node; this host's name by default.")
-@click.option("--machine", "model", required=True, help="Model of the simulated machine; see `drakkar models`.")
-@click.option("--machine-dir", type=click.Path(path_type=Path), required=True, help="Folder of the simulated machine.")
+@click.option(
+    "--driver-root",
+    type=click.Path(path_type=Path),
+    default="/",
+    envvar="DRIVER_ROOT",
+    show_default=True,
+    help="Root of the NVIDIA driver's files on this host.",
+)
+@click.option(
+    "--host-driver-root",
+    default="",
+    envvar="NVIDIA_DRIVER_ROOT",
+    help="That root as the host calls it, where this process sees it elsewhere (a container's mount).",
+)
+@click.option(
+    "--device-root",
+    type=click.Path(path_type=Path),
+    help="Root of its device nodes; the driver root if it has a dev folder, else /.",
+)
+@click.option("--machine", "model", default="", help="Simulate this model instead; see `drakkar models`.")
+@click.option("--machine-dir", type=click.Path(path_type=Path), help="Folder of the simulated machine.")
 @click.option(
     "--plugins-dir",
     type=click.Path(path_type=Path),
@@ -48,11 +68,22 @@ def command() -> None:
 @click.option(
     "--shares", default="", metavar="memory|unlimited|N", help="Let claims share a GPU: by memory, or in N shares."
 )
+@click.option(
+    "--http-address",
+    default="",
+    envvar="HTTP_ENDPOINT",
+    metavar="[HOST]:PORT",
+    help="Serve /metrics, /healthz, /readyz and /debug/state there.",
+)
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @connection
 def gpu(
     node_name: str,
+    driver_root: Path,
+    host_driver_root: str,
+    device_root: Path | None,
     model: str,
-    machine_dir: Path,
+    machine_dir: Path | None,
     plugins_dir: Path,
     registry_dir: Path,
     cdi_dir: Path,
@@ -60,28 +91,43 @@ def gpu(
     instance: str,
     dynamic_mig: bool,
     shares: str,
+    http_address: str,
+    log_format: Literal["text", "json"],
     kubeconfig: Path | None,
     context: str,
     namespace: str,
 ) -> None:
-    """Publish and prepare the GPUs of a machine for a kubelet until SIGTERM."""
-    import logging
-
+    """Publish and prepare this host's GPUs (or those of a simulated machine) for a kubelet until SIGTERM."""
     from drakkar.drivers.gpu.process import Paths, run
+    from drakkar.drivers.kit import logs
     from drakkar.vendors.nvidia.published import PublishOptions
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logs.configure(log_format)
+    name = node_name or socket.gethostname().lower()
     run(
-        node_name=node_name or socket.gethostname().lower(),
-        machine_model=model,
-        machine_dir=machine_dir,
+        _simulated(model, machine_dir, name) if model else _real(driver_root, device_root, host_driver_root, name),
         kubeconfig=kubeconfig,
         context=context,
         paths=Paths(plugins_dir, registry_dir, cdi_dir, state_dir),
         instance=instance,
+        http_address=http_address,
         options=PublishOptions(dynamic_mig=dynamic_mig, shares=_shares(shares)),
         on_ready=lambda _: click.echo("ready: slices published, plugin serving", err=True),
     )
+
+
+def _simulated(model: str, folder: Path | None, name: str) -> NvidiaMachine:
+    from drakkar.vendors.nvidia.simulated import build_machine
+
+    if folder is None:
+        raise click.UsageError("--machine wants --machine-dir: the folder of the simulated machine")
+    return build_machine(model, name, folder)
+
+
+def _real(driver_root: Path, device_root: Path | None, on_host: str, name: str) -> NvidiaMachine:
+    from drakkar.vendors.nvidia.nvml_machine import this_machine
+
+    return this_machine(name, driver_root, device_root=device_root, host_driver_root=on_host)
 
 
 def _shares(text: str) -> Shares:

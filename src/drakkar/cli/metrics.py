@@ -32,8 +32,8 @@ def command(listen: str, bundle: Path | None, kubeconfig: Path | None, context: 
 def _exposition(snapshot: Snapshot) -> str:
     from drakkar.diagnosis.pending import findings_of_pending_pods
     from drakkar.fleet.devices import Fleet
-    from drakkar.fleet.exposition import render
     from drakkar.fleet.metrics import families
+    from drakkar.kube.exposition import render
 
     causes = {uid: finding.cause for uid, finding in findings_of_pending_pods(snapshot, limit=_EXAMINED).items()}
     return render(families(Fleet(snapshot), causes))
@@ -42,7 +42,7 @@ def _exposition(snapshot: Snapshot) -> str:
 async def _serve(listen: str, bundle: Path | None, kubeconfig: Path | None, context: str, namespace: str) -> None:
     import asyncio
 
-    from drakkar.fleet.exposition import CONTENT_TYPE
+    from drakkar.kube.exposition import CONTENT_TYPE
     from drakkar.web.serving import Loopback, address, until_interrupted
 
     host, port = address(listen)

@@ -51,6 +51,7 @@ class SlicePublisher:
         self.driver = driver
         self.node_name = node_name
         self.error: Exception | None = None
+        self.failures = 0
         self._client = client
         self._clock = clock or SystemClock()
         selector = f"spec.driver={driver},spec.nodeName={node_name}"
@@ -63,12 +64,27 @@ class SlicePublisher:
         self._work = asyncio.Event()
         self._progress = asyncio.Event()
         self._renew_due = False
+        self._compared: float | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def pool(self) -> Pool | None:
         """What was given to `publish` last."""
         return self._pool
+
+    @property
+    def slice_count(self) -> int:
+        """How many ResourceSlices the pool takes."""
+        return len(self._contents)
+
+    @property
+    def published(self) -> bool:
+        """Whether everything given to `publish` so far is in the API."""
+        return self._reached >= self._wanted > 0
+
+    def age(self) -> float | None:
+        """Seconds since what is published was last compared with what shall be; None before the first time."""
+        return None if self._compared is None else self._clock.monotonic() - self._compared
 
     async def start(self) -> None:
         """Begins to publish in the background."""
@@ -131,6 +147,7 @@ class SlicePublisher:
             except (DrakkarError, OSError, TimeoutError) as error:
                 failures += 1
                 self.error = error
+                self.failures += 1
                 conflict = isinstance(error, ApiError) and error.conflict
                 _log.log(
                     logging.DEBUG if conflict else logging.WARNING,
@@ -144,6 +161,7 @@ class SlicePublisher:
             else:
                 failures = 0
                 self.error = None
+                self._compared = self._clock.monotonic()
                 self._reached = target
                 self._progress.set()
                 self._progress = asyncio.Event()

@@ -6,24 +6,31 @@ Locks are taken in one global order, so that claims whose devices overlap cannot
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from drakkar.api.identities import DeviceKey
 
 
 class DeviceLocks:
-    """One lock per device, made when first needed and dropped when nobody wants it."""
+    """One lock per device, made when first needed and dropped when nobody wants it.
 
-    def __init__(self) -> None:
+    `waited` hears the seconds that each `holding` had to wait.
+    """
+
+    def __init__(self, waited: Callable[[float], None] = lambda _: None) -> None:
+        self._waited = waited
         self._locks: dict[DeviceKey, tuple[asyncio.Lock, int]] = {}
 
     @asynccontextmanager
     async def holding(self, devices: Iterable[DeviceKey]) -> AsyncIterator[None]:
         """Hold every device of `devices` for the length of the context."""
+        begun = time.monotonic()
         async with AsyncExitStack() as stack:
             for device in sorted(set(devices)):
                 await stack.enter_async_context(self._one(device))
+            self._waited(time.monotonic() - begun)
             yield
 
     @asynccontextmanager

@@ -64,6 +64,11 @@ class GpuDriver:
         self._watcher: asyncio.Task[None] | None = None
 
     @property
+    def node(self) -> NodeDriver:
+        """The frame around the GPUs: figures, health, why it is not ready."""
+        return self._node
+
+    @property
     def driver_name(self) -> str:
         """`gpu.nvidia.com`."""
         return DRIVER

@@ -53,6 +53,8 @@ class GpuKind(DeviceKind):
     """The devices of `machine` for the driver of node `node_name`."""
 
     driver = DRIVER
+    metrics_prefix = "nvidia_dra"
+    device_types = ("gpu", "mig", "vfio")
 
     def __init__(self, machine: NvidiaMachine, node_name: str, options: PublishOptions) -> None:
         self.machine = machine
@@ -134,6 +136,10 @@ class GpuKind(DeviceKind):
         """The GPU of a partition."""
         part = _MIG_NAME.match(device)
         return f"gpu-{part[1]}" if part else device
+
+    def device_type(self, device: str) -> str:
+        """Whole GPU or MIG partition, by its name."""
+        return "mig" if _MIG_NAME.match(device) else "gpu"
 
     def compatible(self, claim: AllocatedClaim, other: AllocatedClaim, device: str) -> bool:
         """Two claims share a device only with equal parameters for it."""

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drakkar.drivers.gpu.driver import GpuDriver
+from drakkar.drivers.kit.endpoint import Endpoint, parse_address
 from drakkar.errors import DrakkarError
 from drakkar.kube import kubeconfig as kubeconfigs
 from drakkar.kube.client import Client
 from drakkar.kube.https import HttpsTransport
 from drakkar.vendors.nvidia.machine import NvidiaMachine
 from drakkar.vendors.nvidia.published import PublishOptions
-from drakkar.vendors.nvidia.simulated import build_machine
 
 _log = logging.getLogger(__name__)
 
@@ -43,35 +43,42 @@ class Paths:
 
 
 def run(
+    machine: NvidiaMachine,
     *,
-    node_name: str,
-    machine_model: str,
-    machine_dir: Path,
     kubeconfig: str | Path | None = None,
     context: str = "",
     paths: Paths = Paths(),
-    seed: int | str = 0,
     options: PublishOptions | None = None,
     instance: str = "",
+    http_address: str = "",
     on_ready: Callable[[GpuDriver], None] | None = None,
 ) -> None:
-    """Runs the driver on a simulated machine until SIGTERM or SIGINT; returns when everything is closed.
+    """Runs the driver on a machine, real or simulated, until SIGTERM or SIGINT; returns when everything is closed.
 
     Args:
-        machine_model: node model (`dgx-h100`); `machine_dir` is the machine's folder, new or used before.
+        machine: its name is the node's.
         kubeconfig: as kubectl takes it; None: KUBECONFIG, the default file, or the pod's service account.
+        http_address: where `/metrics`, `/healthz`, `/readyz` and `/debug/state` are served; nowhere if empty.
         on_ready: called once, when slices are published and the socket serves.
 
     Raises:
-        DrakkarError: unknown model, unreadable kubeconfig, another plugin serving, directories not writable.
+        DrakkarError: unreadable kubeconfig, another plugin serving, directories not writable.
     """
-    machine = build_machine(machine_model, node_name, machine_dir, seed=seed)
     transport = HttpsTransport(kubeconfigs.load(kubeconfig, context=context))
     client = Client(transport, user_agent="drakkar-gpu-driver", field_manager="gpu.nvidia.com")
 
     async def main() -> None:
         try:
-            await serve(machine, client, node_name, paths, options=options, instance=instance, on_ready=on_ready)
+            await serve(
+                machine,
+                client,
+                machine.name,
+                paths,
+                options=options,
+                instance=instance,
+                http_address=http_address,
+                on_ready=on_ready,
+            )
         finally:
             await client.close()
 
@@ -86,6 +93,7 @@ async def serve(
     *,
     options: PublishOptions | None = None,
     instance: str = "",
+    http_address: str = "",
     on_ready: Callable[[GpuDriver], None] | None = None,
     stop: asyncio.Event | None = None,
 ) -> None:
@@ -102,6 +110,9 @@ async def serve(
         options=options,
         instance=instance,
     )
+    endpoint = Endpoint(driver.node)
+    if http_address:  # before the driver: what keeps it from starting to serve is what one asks for
+        await endpoint.start(*parse_address(http_address))
     try:
         await driver.start()
     except OSError as error:
@@ -120,6 +131,7 @@ async def serve(
         ready.cancel()
     finally:
         await driver.stop()
+        await endpoint.stop()
 
 
 def _stop_at_signals() -> asyncio.Event:

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from drakkar.api.identities import DeviceKey
-from drakkar.drivers.kit import handover
+from drakkar.drivers.kit import handover, logs
 from drakkar.drivers.kit.allocation import AllocatedClaim, AllocatedDevice, allocated_claim, from_journal
 from drakkar.drivers.kit.cdi_files import ClaimFiles
+from drakkar.drivers.kit.figures import Figures
 from drakkar.drivers.kit.kind import DeviceKind, Health, PreparationError
 from drakkar.errors import DrakkarError
 from drakkar.inventory.publishing import SlicePublisher
@@ -82,7 +83,8 @@ class NodeDriver:
         self._instance = instance
         self._boot_id = host_boot_id() if boot_id is None else boot_id
         self._ledger: ClaimLedger | None = None
-        self._locks = DeviceLocks()
+        self.figures = Figures(self._clock.monotonic)
+        self._locks = DeviceLocks(self.figures.lock_waits.observe)
         self._calls: set[asyncio.Task[PrepareResult]] = set()
         self._releases = handover.Releases()
         self._board = HealthBoard()
@@ -113,6 +115,24 @@ class NodeDriver:
     def claims(self) -> Mapping[ClaimUID, HeldClaim]:
         """The claims this driver holds devices for, prepared or in the middle of it."""
         return self._claims.claims
+
+    @property
+    def device_health(self) -> Sequence[DeviceHealth]:
+        """The health of all published devices as it was told last."""
+        return self._board.devices
+
+    def not_ready(self) -> list[str]:
+        """Why the driver cannot serve claims now, one sentence each; nothing when it can."""
+        reasons = []
+        if not self.registered.is_set():
+            refused = self._server.registration_error
+            reasons.append(f"the kubelet refused the registration: {refused}" if refused else "not registered yet")
+        if self._waiting_reason:
+            reasons.append(f"no devices: {self._waiting_reason}")
+        elif not self._publisher.published:
+            error = self._publisher.error
+            reasons.append("the devices are not published" + (f": {error}" if error else " yet"))
+        return reasons
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -211,14 +231,21 @@ class NodeDriver:
 
     async def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, PrepareResult]:
         """Makes the claims ready, side by side; one claim's failure is its own."""
-        self._catch_up()
-        results = await self._side_by_side(self._answer(self._prepare(claim), claim) for claim in claims)
+        with self.figures.call("prepare") as call:
+            self._catch_up()
+            answers = (self._answer(self._prepare(claim), claim, "prepare") for claim in claims)
+            results = await self._side_by_side(answers)
+            call.failed = sum(1 for result in results if result.error)
         return {claim.uid: result for claim, result in zip(claims, results, strict=True)}
 
     async def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, str]:
         """Undoes it; claims that are not known are done already."""
-        self._catch_up()
-        results = await self._side_by_side(self._answer(self._unprepare(claim), claim) for claim in claims)
+        with self.figures.call("unprepare") as call:
+            self._catch_up()
+            results = await self._side_by_side(
+                self._answer(self._unprepare(claim), claim, "unprepare") for claim in claims
+            )
+            call.failed = sum(1 for result in results if result.error)
         return {claim.uid: result.error for claim, result in zip(claims, results, strict=True)}
 
     def health(self) -> AsyncIterator[list[DeviceHealth]]:
@@ -238,14 +265,19 @@ class NodeDriver:
             task.add_done_callback(self._calls.discard)
         return await asyncio.shield(asyncio.gather(*tasks))
 
-    async def _answer(self, call: Awaitable[PrepareResult], claim: ClaimRef) -> PrepareResult:
+    async def _answer(self, call: Awaitable[PrepareResult], claim: ClaimRef, doing: str) -> PrepareResult:
+        begun = self._clock.monotonic()
         try:
-            return await call
+            result = await call
+            took = self._clock.monotonic() - begun
+            devices = [device.device_name for device in result.devices]
+            _log.info("%s: done", doing, extra=logs.about(claim, self.node_name, devices, took))
+            return result
         except DrakkarError as error:
-            _log.warning("claim %s: %s", claim, error)
+            _log.warning("%s: %s", doing, error, extra=logs.about(claim, self.node_name))
             return PrepareResult(error=_sentence(error))
         except OSError as error:
-            _log.warning("claim %s: %s", claim, error)
+            _log.warning("%s: %s", doing, error, extra=logs.about(claim, self.node_name))
             return PrepareResult(error=f"{self.driver_name} on {self.node_name}: {error}")
 
     async def _prepare(self, ref: ClaimRef) -> PrepareResult:

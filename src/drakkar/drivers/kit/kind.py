@@ -44,6 +44,10 @@ class DeviceKind(ABC):
     #: The driver's name, a DNS subdomain: `lamps.example.com`.
     driver: str
 
+    #: The first word of its metrics, and the values of their label `device_type`.
+    metrics_prefix: str = "drakkar_dra"
+    device_types: tuple[str, ...] = ("device",)
+
     @abstractmethod
     def pool(self) -> Pool | None:
         """What to publish now; None while the hardware is not ready (nothing is published then, see `not_ready`)."""
@@ -94,6 +98,10 @@ class DeviceKind(ABC):
         `claim` names only the devices that no other claim shares any more.
         """
         return
+
+    def device_type(self, device: str) -> str:
+        """Which of `device_types` the device is."""
+        return self.device_types[0]
 
     def edits_token(self) -> object:
         """A value that changes when `edits` would answer differently for claims that are prepared already."""
