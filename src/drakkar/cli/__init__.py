@@ -23,10 +23,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "metrics": ("metrics", "Print or serve the cluster's devices as Prometheus metrics."),
     "board": ("board", "Serve a page that shows nodes, devices, claims and waiting pods."),
     "fault": ("fault", "Break a simulated node on purpose."),
+    "capture": ("capture", "Take a bundle for `doctor`: objects, events, logs, nodes; no secrets."),
+    "node-debug": ("node_debug", "Show what this node has: GPUs, CDI files, runtime, checkpoints."),
     "driver": ("driver", "Run a device driver as a process of its own, against any cluster."),
     "models": ("models", "List the machines that can be simulated."),
     "lint": ("lint", "Review manifests, chart values and alert rules before they are applied."),
     "cdi": ("cdi.group", "List, check and apply Container Device Interface files."),
+    "hook": ("hook", "What a runtime runs beside a container before it starts: links, loader cache, modes."),
     "version": ("version", "Print the version."),
 }
 
@@ -71,6 +74,10 @@ def main() -> None:
 
 def _run(arguments: list[str]) -> int:
     """Runs the command and returns its status; those that run once per container do without click."""
+    if arguments[0] == "hook":
+        from drakkar.hooks.commands import main as hook
+
+        return hook(arguments[1:])
     if arguments[0] == "cdi":
         from drakkar.cli.cdi.quick import quickly
 

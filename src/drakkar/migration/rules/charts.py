@@ -50,6 +50,11 @@ def _charts() -> Charts:
     return msgspec.json.decode(data, type=Charts)
 
 
+def chart_table() -> Chart:
+    """NVIDIA's chart: its names, values, gates and their conflicts."""
+    return _charts().dra
+
+
 _REPOSITORY: Final = "registry.k8s.io/dra-driver-nvidia"
 _PLACES: Final[tuple[tuple[str, Steps, Steps], ...]] = (
     ("HelmRelease", ("spec", "chart", "spec", "chart"), ()),
