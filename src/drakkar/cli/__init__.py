@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "node-debug": ("node_debug", "Show what this node has: GPUs, CDI files, runtime, checkpoints."),
     "driver": ("driver", "Run a device driver as a process of its own, against any cluster."),
     "models": ("models", "List the machines that can be simulated."),
+    "preflight": ("preflight", "Check a cluster before a driver is installed, upgraded or removed."),
     "lint": ("lint", "Review manifests, chart values and alert rules before they are applied."),
     "cdi": ("cdi.group", "List, check and apply Container Device Interface files."),
     "hook": ("hook", "What a runtime runs beside a container before it starts: links, loader cache, modes."),

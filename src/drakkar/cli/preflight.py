@@ -19,7 +19,9 @@ _MARKS = {"ok": "ok", "warning": "WARN", "failed": "FAIL", "unknown": "?"}
 
 @click.group("preflight", invoke_without_command=True)
 @click.option("--chart", default="drakkar", show_default=True, help="drakkar, or dra-driver-nvidia-gpu.")
-@click.option("--version", "version", default="", metavar="VERSION", help="Planned version; the newest known by default.")
+@click.option(
+    "--version", "version", default="", metavar="VERSION", help="Planned version; the newest known by default."
+)
 @click.option("--values", "values", type=click.Path(path_type=Path), multiple=True, help="Values file, as for helm.")
 @click.option("--release", default="", help="Name of the release to upgrade, if there are several.")
 @click.option("--bundle", type=click.Path(path_type=Path), help="A captured bundle instead of a cluster.")
@@ -77,7 +79,7 @@ def uninstall(
     namespace: str,
     output: str,
 ) -> None:
-    """List the pods and claims that must go before the driver does, with the commands. Exits with 1 if there are any."""
+    """List the pods and claims that must go before the driver does, with the commands. Exits with 1 if there are."""
     from drakkar.evidence.snapshot import name_of, namespace_of
     from drakkar.migration.preflight.uninstall import blockers, waiting
 

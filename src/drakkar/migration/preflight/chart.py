@@ -1,4 +1,4 @@
-"""Whether the chart can follow what is installed: renames, no way back, releases that hang; gates that exclude each other.
+"""Whether the chart can follow what is installed: renames, no way back, releases that hang; gates that conflict.
 
 NVIDIA's chart was called `nvidia-dra-driver-gpu` before 0.4.0. Names and selectors of its objects come from the chart's
 name and a DaemonSet's selector cannot change, so an upgrade over that line needs `nameOverride`; otherwise a second set
@@ -25,7 +25,9 @@ def history(facts: ClusterFacts, plan: Plan) -> Iterator[Result]:
     """What was installed before, and whether the planned version can follow it."""
     if facts.releases is None:
         message = f"what was installed before is unknown: {facts.why('releases')}"
-        yield Result("chart-history", UNKNOWN, plan.chart, message, "let the caller read Secrets of type helm.sh/release.v1")
+        yield Result(
+            "chart-history", UNKNOWN, plan.chart, message, "let the caller read Secrets of type helm.sh/release.v1"
+        )
         return
     ours = [one for one in facts.releases if one.chart in plan.names and (not plan.release or one.name == plan.release)]
     if not ours:
@@ -60,7 +62,7 @@ def _follows(present: Release, every: list[Release], plan: Plan) -> Iterator[Res
             "chart-history",
             FAILED,
             subject,
-            f"{newest.version} {seen}, {plan.target} is older: its state on the nodes cannot be read by an older driver",
+            f"{newest.version} {seen}, {plan.target} is older: an older driver cannot read its state on the nodes",
             f"install {newest.version} or newer, or drain the nodes and uninstall first (drakkar preflight uninstall)",
         )
     crosses = present.chart == _OLD_NAME or numbers(present.version) < _RENAMED_IN <= target
@@ -69,8 +71,8 @@ def _follows(present: Release, every: list[Release], plan: Plan) -> Iterator[Res
             "chart-history",
             FAILED,
             subject,
-            f"{present.chart} {present.version} was renamed to {NVIDIA} in 0.4.0: without nameOverride the upgrade leaves"
-            " the old plugins running beside the new ones",
+            f"{present.chart} {present.version} was renamed to {NVIDIA} in 0.4.0: without nameOverride the old plugins"
+            " go on beside the new ones",
             f"set nameOverride: {_OLD_NAME} in the values",
         )
 

@@ -62,9 +62,14 @@ def recorded(snapshot: Snapshot) -> ClusterFacts:
         f"{version}/{_plural(kind)}"
         for version, names in kinds.items()
         for kind in names
-        if known().served(*version.split("/"), kind, facts.minor, {})
+        if known().served(*_group_and_version(version), kind, facts.minor, {})
     }
     return ClusterFacts(snapshot, frozenset(served), None, facts.releases, {"gates": "a bundle has no gates"})
+
+
+def _group_and_version(api_version: str) -> tuple[str, str]:
+    group, _, version = api_version.partition("/")
+    return group, version
 
 
 def _plural(kind: str) -> str:

@@ -1,4 +1,4 @@
-"""Whether the nodes are ready for the driver: labels, taints, the runtime's CDI, the driver's root, other allocators."""
+"""Whether the nodes are ready: labels, taints, CDI in the runtime, the root of the NVIDIA driver, other allocators."""
 
 from __future__ import annotations
 
@@ -57,13 +57,12 @@ def labels(facts: ClusterFacts, plan: Plan) -> Iterator[Result]:
                 )
             continue
         stopping = untolerated((node.get("spec") or {}).get("taints") or [], pod["spec"].get("tolerations") or [])
-        if stopping:
-            taint = stopping[0] if isinstance(stopping, list) else stopping
+        if stopping is not None:
             yield Result(
                 "node-labels",
                 WARNING,
                 f"Node/{name_of(node)}",
-                f"{name_of(node)} has the taint {_taint(taint)}, which the DaemonSet does not tolerate",
+                f"{name_of(node)} has the taint {_taint(stopping)}, which the DaemonSet does not tolerate",
                 "add a toleration to the values",
             )
             continue
@@ -221,7 +220,7 @@ def _captured_problem(capture: NodeCapture, cdi_dir: str) -> tuple[str, str] | N
         return None
     plugins = config.get("plugins") or {}
     names = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri")
-    section = next((plugins[name] for name in names if isinstance(plugins.get(name), dict)), {})
+    section: Object = next((plugins[name] for name in names if isinstance(plugins.get(name), dict)), {})
     if section.get("enable_cdi") is False:
         return "containerd's enable_cdi is false", "set enable_cdi = true in containerd's configuration and restart it"
     folders = section.get("cdi_spec_dirs")

@@ -92,7 +92,10 @@ class Plan:
         if self.chart == NVIDIA:
             gates = self.get("featureGates")
             return {str(name): value is True for name, value in gates.items()} if isinstance(gates, Mapping) else {}
-        return {"DynamicMIG": self.get("driver", "dynamicMig") is True, "ConsumableShares": bool(self.get("driver", "shares"))}
+        return {
+            "DynamicMIG": self.get("driver", "dynamicMig") is True,
+            "ConsumableShares": bool(self.get("driver", "shares")),
+        }
 
     def daemon_pod(self) -> dict[str, Any]:
         """A pod of the planned DaemonSet, as far as it decides about nodes."""

@@ -25,7 +25,7 @@ _END: Final = {
     "ReplicaSet": "kubectl scale -n {namespace} replicaset/{name} --replicas=0",
     "DaemonSet": "kubectl delete -n {namespace} daemonset/{name}",
     "Job": "kubectl delete -n {namespace} job/{name}",
-    "CronJob": "kubectl patch -n {namespace} cronjob/{name} -p '{{\"spec\":{{\"suspend\":true}}}}'",
+    "CronJob": 'kubectl patch -n {namespace} cronjob/{name} -p \'{{"spec":{{"suspend":true}}}}\'',
     "Pod": "kubectl delete -n {namespace} pod/{name}",
     "ResourceClaim": "kubectl delete -n {namespace} resourceclaim/{name}",
 }
@@ -83,11 +83,14 @@ def blockers(snapshot: Snapshot, driver: str = DRIVER) -> list[Blocker]:
 
 
 def waiting(snapshot: Snapshot, driver: str = DRIVER) -> list[Object]:
-    """Pods that are not on a node yet and would wait for ever: they ask for classes that select the driver's devices."""
+    """Pods that are not on a node yet and would wait for ever: they ask for classes of the driver's devices."""
     classes = {
         name_of(one)
         for one in snapshot.all("DeviceClass")
-        if any(driver in ((s.get("cel") or {}).get("expression") or "") for s in (one.get("spec") or {}).get("selectors") or ())
+        if any(
+            driver in ((s.get("cel") or {}).get("expression") or "")
+            for s in (one.get("spec") or {}).get("selectors") or ()
+        )
     }
     found = []
     for pod in snapshot.all("Pod"):
