@@ -13,11 +13,12 @@ from typing import Any, Final
 from drakkar.diagnosis.situation import ClaimUse, Situation, affected
 from drakkar.diagnosis.verdict import UNDECIDED, Evidence, Finding
 from drakkar.evidence.captures import NodeCapture
+from drakkar.evidence.runtimes import cdi_settings
 from drakkar.evidence.snapshot import event_time, message_of, name_of, reference, uid_of
 from drakkar.injection.errors import CdiError
 from drakkar.injection.spec import CdiSpec
 
-__all__ = ["not_injected", "runtime_cdi"]
+__all__ = ["not_injected"]
 
 Object = dict[str, Any]
 
@@ -50,7 +51,7 @@ def _unresolved(
 ) -> Finding:
     node = capture.name
     evidence = [_event(pod, event)]
-    enabled, directories, source = runtime_cdi(capture)
+    enabled, directories, source = cdi_settings(capture)
     files = {name: text for name, text in capture.cdi_files.items() if any(_mentions(text, wanted) for wanted in names)}
     evidence += [
         Evidence(f"{DRIVER_DIRECTORY}/{name} on {node} defines {_defined(text, names)}", f"{node} cdi/{name}")
@@ -158,7 +159,7 @@ def _invisible(situation: Situation, pod: Object, uses: list[ClaimUse], capture:
     complaint = _complaint(situation, pod)
     if complaint is None:
         return
-    enabled, _, _ = runtime_cdi(capture)
+    enabled, _, _ = cdi_settings(capture)
     if enabled is False:
         yield _disabled(situation, pod, capture, [complaint])
         return
@@ -178,7 +179,7 @@ def _invisible(situation: Situation, pod: Object, uses: list[ClaimUse], capture:
 
 def _disabled(situation: Situation, pod: Object, capture: NodeCapture, evidence: list[Evidence]) -> Finding:
     node = capture.name
-    others = [name for name, other in situation.snapshot.nodes.items() if runtime_cdi(other)[0] is True]
+    others = [name for name, other in situation.snapshot.nodes.items() if cdi_settings(other)[0] is True]
     return Finding(
         "cdi-disabled",
         reference(pod),
@@ -191,23 +192,6 @@ def _disabled(situation: Situation, pod: Object, capture: NodeCapture, evidence:
         f"set enable_cdi = true in containerd's configuration on {node} and restart containerd",
         affects=affected(situation.snapshot, pod),
     )
-
-
-def runtime_cdi(capture: NodeCapture) -> tuple[bool | None, list[str] | None, str]:
-    """Whether containerd injects CDI devices, from which directories, and which file says so; None where unknown."""
-    config = capture.containerd
-    if config is not None:
-        plugins = config.get("plugins") or {}
-        for plugin in ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri"):
-            section = plugins.get(plugin) or {}
-            if "enable_cdi" in section or "cdi_spec_dirs" in section:
-                return section.get("enable_cdi"), section.get("cdi_spec_dirs"), f"{capture.name} containerd.toml"
-        old = config.get("version", 2) < 3 and "io.containerd.grpc.v1.cri" in plugins
-        return (False if old else None), None, f"{capture.name} containerd.toml"
-    info = (capture.crictl_info or {}).get("config") or {}
-    if info:
-        return info.get("enableCDI"), info.get("cdiSpecDirs"), f"{capture.name} crictl-info.json"
-    return None, None, ""
 
 
 def _complaint(situation: Situation, pod: Object) -> Evidence | None:

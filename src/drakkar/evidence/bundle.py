@@ -6,10 +6,17 @@ followed, sizes are bounded, YAML is read without tags, and a damaged file becom
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
+import lzma
 import tarfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import IO, Any, Final
+
+import msgspec
 
 from drakkar.errors import DrakkarError
 from drakkar.evidence.captures import NodeCapture
@@ -35,15 +42,22 @@ def load(path: str | Path) -> Snapshot:
         BundleError: the path is missing, no bundle, or larger than a bundle may be.
     """
     place = Path(path)
+    expected = "a folder or tar archive with objects.yaml in it"
     try:
         if place.is_dir():
             return load_files(dict(_folder_files(place)), name=str(path))
-        if place.is_file() and tarfile.is_tarfile(place):
+        if place.is_file():
             return load_files(dict(_archive_files(place)), name=str(path))
-    except (OSError, tarfile.TarError, EOFError) as error:
-        raise BundleError(f"cannot read the bundle {path}: {error}", reason="UnreadableBundle") from None
-    expected = "a folder or tar archive with objects.yaml in it"
-    raise BundleError(f"{path} is no bundle", reason="NoBundle", subject=str(path), expected=expected)
+    except tarfile.ReadError as error:
+        raise BundleError(
+            f"{path} is no bundle: {error}", reason="NoBundle", subject=str(path), expected=expected
+        ) from None
+    except (OSError, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError) as error:
+        raise BundleError(
+            f"cannot read the bundle {path}: {error}", reason="UnreadableBundle", subject=str(path)
+        ) from None
+    problem = "is no bundle" if place.exists() else "does not exist"
+    raise BundleError(f"{path} {problem}", reason="NoBundle", subject=str(path), expected=expected)
 
 
 def load_files(files: Mapping[str, bytes], *, name: str = "bundle") -> Snapshot:
@@ -86,9 +100,13 @@ def load_files(files: Mapping[str, bytes], *, name: str = "bundle") -> Snapshot:
         manifests=tuple(manifests),
         captured_at=parse_time(str(meta.get("capturedAt") or "")),
         kubernetes_version=str(meta.get("kubernetesVersion") or ""),
-        notes=(notes,) if isinstance(notes, str) else tuple(str(note) for note in notes),
-        unread=tuple(unread),
+        notes=(notes,) if isinstance(notes, str) else _strings(notes),
+        unread=(*unread, *_strings(meta.get("unread"))),
     )
+
+
+def _strings(value: Any) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
 def _text(files: Mapping[str, bytes], path: str) -> str:
@@ -98,15 +116,28 @@ def _text(files: Mapping[str, bytes], path: str) -> str:
 def _documents(text: str, path: str, unread: list[str], *, kinds: bool = True) -> Iterator[tuple[int, dict[str, Any]]]:
     """Mappings of a YAML text with their first line; lists are taken apart, a broken rest becomes a note."""
     try:
-        for tree in yamltext.trees(text, duplicates=True):
-            obj = tree.value
+        for line, obj in _json_documents(text) or ((t.line, t.value) for t in yamltext.trees(text, duplicates=True)):
             for item in obj.get("items") or () if isinstance(obj, dict) and obj.get("kind") == "List" else (obj,):
                 if isinstance(item, dict) and (not kinds or isinstance(item.get("kind"), str)):
-                    yield tree.line, item
+                    yield line, item
                 elif item is not None:
                     unread.append(f"{path}: a document that is no Kubernetes object")
     except yamltext.YamlError as error:
         unread.append(f"{path}: {error}")
+
+
+def _json_documents(text: str) -> list[tuple[int, Any]]:
+    """Documents that are lines of JSON, as `packing` writes them: read ten times as fast; [] for any other text."""
+    if not text.startswith("{"):
+        return []
+    found, line = [], 1
+    try:
+        for document in text.split("\n---\n"):
+            found.append((line, msgspec.json.decode(document)))
+            line += document.count("\n") + 2
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    return found
 
 
 def _folder_files(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -128,17 +159,51 @@ def _folder_files(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _archive_files(archive: Path) -> Iterator[tuple[str, bytes]]:
+    """Regular files of an archive, whose paths stay inside; read as a stream, so that nothing is unpacked unseen."""
     total = count = 0
-    with tarfile.open(archive) as tar:
+    with _decompressed(archive) as stream, tarfile.open(fileobj=_Bounded(stream, str(archive)), mode="r|") as tar:
         for member in tar:
             parts = PurePosixPath(member.name).parts
-            if not member.isreg() or ".." in parts or member.name.startswith("/"):
+            count += 1
+            if not member.isreg() or ".." in parts or member.name.startswith("/") or not parts:
+                _check_size(str(archive), 0, total, count)
                 continue
-            total, count = total + member.size, count + 1
+            total += member.size
             _check_size(str(archive), member.size, total, count)
             file = tar.extractfile(member)
             if file is not None and parts[-1] != "expect.yaml":
                 yield _inside(parts), file.read()
+
+
+def _decompressed(archive: Path) -> IO[bytes]:
+    with archive.open("rb") as file:
+        magic = file.read(6)
+    for start, opened in _COMPRESSIONS:
+        if magic.startswith(start):
+            stream: IO[bytes] = opened(archive, "rb")
+            return stream
+    return archive.open("rb")
+
+
+_COMPRESSIONS: Final[tuple[tuple[bytes, Any], ...]] = (
+    (b"\x1f\x8b", gzip.open),
+    (b"BZh", bz2.open),
+    (b"\xfd7zXZ\x00", lzma.open),
+)
+
+
+class _Bounded(io.RawIOBase):
+    """A stream that ends with an error once more came out of it than a bundle may hold: headers count, too."""
+
+    def __init__(self, stream: IO[bytes], name: str) -> None:
+        self._stream, self._name, self._left = stream, name, MAX_TOTAL_BYTES + MAX_FILES * 1024
+
+    def read(self, size: int = -1) -> bytes:
+        if size < 0 or size > self._left:
+            _check_size(self._name, 0, MAX_TOTAL_BYTES + 1, 0)
+        data = self._stream.read(size)
+        self._left -= len(data)
+        return data
 
 
 def _inside(parts: tuple[str, ...]) -> str:

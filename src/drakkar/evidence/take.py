@@ -8,7 +8,9 @@ server that does not answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -21,7 +23,7 @@ from drakkar.kube.client import Client
 from drakkar.kube.resources import Resource
 from drakkar.kube.transport import ApiRequest
 
-__all__ = ["take", "with_logs"]
+__all__ = ["pods_worth_logs", "take", "with_logs"]
 
 CLUSTER_KINDS: Final = (
     resources.NODES,
@@ -42,10 +44,17 @@ NAMESPACED_KINDS: Final = (
     resources.DAEMON_SETS,
     resources.JOBS,
 )
+#: Custom resources: a server without them has none of what they are about, which is nothing to note.
+OPTIONAL_KINDS: Final = (
+    Resource("resource.nvidia.com", "v1beta1", "computedomains", "ComputeDomain"),
+    Resource("monitoring.coreos.com", "v1", "prometheusrules", "PrometheusRule"),
+)
 _FORBIDDEN: Final = 403
 _TOLERATED: Final = frozenset({_FORBIDDEN, 404})
+_ABSENT: Final = "not served: "
 _LOG_LINES: Final = 200
 _LOGGED_PODS: Final = 64
+_LOGS_AT_ONCE: Final = 8
 
 
 async def take(
@@ -69,14 +78,14 @@ async def take(
         ApiError: the server refuses the caller or fails.
         UnreachableError: no answer came.
     """
-    kinds = (*CLUSTER_KINDS, *NAMESPACED_KINDS)
+    kinds = (*CLUSTER_KINDS, *NAMESPACED_KINDS, *OPTIONAL_KINDS)
     lists = await asyncio.gather(*(_list(client, kind, namespace) for kind in kinds))
     objects: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = []
     unread: list[str] = []
     for kind, (items, problem) in zip(kinds, lists, strict=True):
-        if problem:
-            unread.append(problem)
+        if problem and (kind not in OPTIONAL_KINDS or not problem.startswith(_ABSENT)):
+            unread.append(problem.removeprefix(_ABSENT))
         target = events if kind is resources.EVENTS else objects
         # Items of a list carry no kind; a shallow copy gets one.
         target.extend({**item, "apiVersion": kind.api_version, "kind": kind.kind} for item in items)
@@ -92,28 +101,58 @@ async def take(
     return await with_logs(client, snapshot, wanted) if wanted else snapshot
 
 
-async def with_logs(client: Client, snapshot: Snapshot, pods: Sequence[tuple[str, str]]) -> Snapshot:
-    """The snapshot with the newest log lines of some pods' containers."""
+async def with_logs(
+    client: Client, snapshot: Snapshot, pods: Sequence[tuple[str, str]], *, lines: int = _LOG_LINES
+) -> Snapshot:
+    """The snapshot with the newest log lines of some pods' containers, and of the instance before if it restarted."""
     wanted = [
-        LogKey(namespace_of(pod), name_of(pod), container["name"])
+        key
         for namespace, name in pods
         if (pod := snapshot.get("Pod", name, namespace)) is not None
-        for container in (pod.get("spec") or {}).get("containers") or ()
+        for key in _log_keys(pod)
     ]
-    texts = await asyncio.gather(*(_log(client, key) for key in wanted))
+    gate = asyncio.Semaphore(_LOGS_AT_ONCE)
+
+    async def one(key: LogKey) -> str | None:
+        async with gate:
+            return await _log(client, key, lines)
+
+    texts = await asyncio.gather(*map(one, wanted))
     logs = {key: text for key, text in zip(wanted, texts, strict=True) if text is not None}
-    return Snapshot(
-        objects=snapshot.objects,
-        events=snapshot.events,
-        nodes=snapshot.nodes,
-        logs={**snapshot.logs, **logs},
-        metrics=snapshot.metrics,
-        manifests=snapshot.manifests,
-        captured_at=snapshot.captured_at,
-        kubernetes_version=snapshot.kubernetes_version,
-        notes=snapshot.notes,
-        unread=snapshot.unread,
-    )
+    return replace(snapshot, logs={**snapshot.logs, **logs})
+
+
+def _log_keys(pod: Mapping[str, Any]) -> Iterator[LogKey]:
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    states = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    restarted = {state.get("name") for state in states if state.get("restartCount")}
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        key = LogKey(namespace_of(pod), name_of(pod), container["name"])
+        yield key
+        if container["name"] in restarted:
+            yield key._replace(previous=True)
+
+
+def pods_worth_logs(snapshot: Snapshot, *, limit: int = 500) -> list[tuple[str, str]]:
+    """(namespace, pod) of what tells most, at most `limit`: operands, pods with claims that do not run, then others."""
+    operands: list[tuple[str, str]] = []
+    waiting: list[tuple[str, str]] = []
+    running: list[tuple[str, str]] = []
+    for pod in snapshot.all("Pod"):
+        spec, name = pod.get("spec") or {}, (namespace_of(pod), name_of(pod))
+        if not spec.get("nodeName"):
+            continue
+        if _OPERAND.search(name_of(pod)):
+            operands.append(name)
+        elif spec.get("resourceClaims") or (pod.get("status") or {}).get("extendedResourceClaimStatus"):
+            (running if (pod.get("status") or {}).get("phase") == "Running" else waiting).append(name)
+    return [*operands, *waiting, *running][:limit]
+
+
+_OPERAND: Final = re.compile(
+    r"kubelet-plugin|dra-driver|driver-daemonset|driver-manager|mig-manager|container-toolkit|device-plugin|"
+    r"dcgm-exporter|compute-domain|imex|mps-control"
+)
 
 
 def _pods_with_claims(snapshot: Snapshot) -> list[tuple[str, str]]:
@@ -140,12 +179,15 @@ async def _list(client: Client, kind: Resource, namespace: str) -> tuple[list[di
                 raise
         else:
             return items, f"{kind.group_resource} outside of namespace {namespace}: {problem.message}"
-    return [], f"{kind.group_resource}: {problem.message}"
+    absent = "" if problem.status == _FORBIDDEN else _ABSENT
+    return [], f"{absent}{kind.group_resource}: {problem.message}"
 
 
-async def _log(client: Client, key: LogKey) -> str | None:
+async def _log(client: Client, key: LogKey, lines: int) -> str | None:
     path = resources.PODS.path(key.namespace, key.pod, "log")
-    query = {"container": key.container, "tailLines": str(_LOG_LINES)}
+    query = {"container": key.container, "tailLines": str(lines)}
+    if key.previous:
+        query["previous"] = "true"
     try:
         answer = await client.transport.send(ApiRequest("GET", path, query, {}, None))
     except (DrakkarError, OSError):
