@@ -250,6 +250,18 @@ int nvmlGpuInstanceGetInfo(void *h, InstanceInfo *info) {
     return OK;
 }
 
+typedef struct { unsigned mp, copy, dec, enc, jpeg, ofa, gpu_slices, compute_slices; unsigned long long memory;
+} Attributes;
+static Profile *profile_of(Gpu *g, unsigned id);
+int nvmlDeviceGetAttributes_v2(void *h, Attributes *to) {
+    BEFORE ALIVE(h)
+    Instance *x = instance_of(h);
+    Profile *p = x ? profile_of(g, x->profile) : 0;
+    if (!p) return INVALID;
+    *to = (Attributes){p->mp, p->copy, p->dec, p->enc, p->jpeg, p->ofa, p->slices, p->slices, p->memory};
+    return OK;
+}
+
 static Profile *profile_at(Gpu *g, unsigned index) {
     for (int i = 0; i < g->profile_count; i++) if (g->profiles[i].index == index) return &g->profiles[i];
     return 0;

@@ -1,15 +1,15 @@
 """What a container must get to have a GPU, as CDI edits (NVIDIA's own specifications name the same things).
 
 Once per container: `NVIDIA_VISIBLE_DEVICES=void` (so that an old runtime hook injects nothing beside us), the control
-nodes, the versioned libraries, nvidia-smi and what it reads. Per device: the GPU's node, and for a MIG device also the
-two capability nodes that open its instances. Nodes carry type and numbers, so that nothing has to be looked up on the
-host at injection, where a stale major would be believed; after a driver reload the files are written anew.
+nodes, the versioned libraries, nvidia-smi and what it reads; a real machine says itself which files and hooks it takes.
+Per device: the GPU's node, and for a MIG device also the two capability nodes that open its instances. Nodes carry type
+and numbers, so that nothing has to be looked up on the host at injection, where a stale major would be believed; after
+a driver reload the files are written anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from drakkar.hardware.machine import DeviceNode
@@ -21,25 +21,27 @@ _MOUNT_OPTIONS = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
 
 def common_edits(machine: NvidiaMachine) -> dict[str, Any]:
     """The edits that every container with a GPU of `machine` gets once."""
-    root = machine.driver_root
+    nodes = [_node(machine, node) for node in machine.control_nodes()]
+    own = machine.common_edits()
+    if own is not None:
+        return {**own, "deviceNodes": nodes}
     paths = [*files.libraries(machine.driver_version, machine.architecture), files.SMI_PATH, files.SMI_DATA_FOLDER]
     return {
         "env": ["NVIDIA_VISIBLE_DEVICES=void"],
-        "deviceNodes": [_node(root, node) for node in machine.control_nodes()],
-        "mounts": [_mount(root, path) for path in paths],
+        "deviceNodes": nodes,
+        "mounts": [_mount(machine, path) for path in paths],
     }
 
 
 def device_edits(machine: NvidiaMachine, nodes: Iterable[DeviceNode]) -> dict[str, Any]:
     """The edits of one device with these nodes."""
-    root = machine.driver_root
-    return {"deviceNodes": [_node(root, node) for node in nodes]}
+    return {"deviceNodes": [_node(machine, node) for node in nodes]}
 
 
-def _node(root: Path, node: DeviceNode) -> dict[str, Any]:
+def _node(machine: NvidiaMachine, node: DeviceNode) -> dict[str, Any]:
     return {
         "path": node.path,
-        "hostPath": str(root / node.path.lstrip("/")),
+        "hostPath": machine.on_host(machine.device_root / node.path.lstrip("/")),
         "type": node.kind,
         "major": node.major,
         "minor": node.minor,
@@ -48,5 +50,6 @@ def _node(root: Path, node: DeviceNode) -> dict[str, Any]:
     }
 
 
-def _mount(root: Path, path: str) -> dict[str, Any]:
-    return {"hostPath": str(root / path.lstrip("/")), "containerPath": path, "options": _MOUNT_OPTIONS}
+def _mount(machine: NvidiaMachine, path: str) -> dict[str, Any]:
+    host = machine.on_host(machine.driver_root / path.lstrip("/"))
+    return {"hostPath": host, "containerPath": path, "options": _MOUNT_OPTIONS}

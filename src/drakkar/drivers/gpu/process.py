@@ -51,6 +51,7 @@ def run(
     options: PublishOptions | None = None,
     instance: str = "",
     http_address: str = "",
+    adopt: bool = False,
     on_ready: Callable[[GpuDriver], None] | None = None,
 ) -> None:
     """Runs the driver on a machine, real or simulated, until SIGTERM or SIGINT; returns when everything is closed.
@@ -59,6 +60,7 @@ def run(
         machine: its name is the node's.
         kubeconfig: as kubectl takes it; None: KUBECONFIG, the default file, or the pod's service account.
         http_address: where `/metrics`, `/healthz`, `/readyz` and `/debug/state` are served; nowhere if empty.
+        adopt: take over what NVIDIA's driver prepared on this node.
         on_ready: called once, when slices are published and the socket serves.
 
     Raises:
@@ -77,12 +79,35 @@ def run(
                 options=options,
                 instance=instance,
                 http_address=http_address,
+                adopt=adopt,
                 on_ready=on_ready,
             )
         finally:
             await client.close()
 
     asyncio.run(main())
+
+
+def hand_back(machine: NvidiaMachine, *, paths: Paths = Paths()) -> list[HeldClaim]:
+    """Leaves the node to NVIDIA's driver, with the claims that are held; returns them. This driver must not run.
+
+    Raises:
+        DrakkarError: it runs, or NVIDIA's checkpoint is damaged.
+    """
+
+    async def main() -> list[HeldClaim]:
+        driver = GpuDriver(
+            machine,
+            node_name=machine.name,
+            client=Client(Nowhere()),
+            plugins_dir=paths.plugins_dir,
+            registry_dir=paths.registry_dir,
+            cdi_dir=paths.cdi_dir,
+            state_dir=paths.state,
+        )
+        return await driver.hand_back()
+
+    return asyncio.run(main())
 
 
 async def serve(
@@ -94,6 +119,7 @@ async def serve(
     options: PublishOptions | None = None,
     instance: str = "",
     http_address: str = "",
+    adopt: bool = False,
     on_ready: Callable[[GpuDriver], None] | None = None,
     stop: asyncio.Event | None = None,
 ) -> None:
@@ -109,6 +135,7 @@ async def serve(
         state_dir=paths.state,
         options=options,
         instance=instance,
+        adopt=adopt,
     )
     endpoint = Endpoint(driver.node)
     if http_address:  # before the driver: what keeps it from starting to serve is what one asks for

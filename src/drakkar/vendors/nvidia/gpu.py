@@ -20,7 +20,10 @@ MODESET_MINOR = 254
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigInstance:
-    """One MIG device: a GPU instance with one compute instance of the same width."""
+    """One MIG device: a GPU instance with one compute instance of the same width.
+
+    `index` is its number on the GPU as NVML counts; None where only its place among the others is known.
+    """
 
     uuid: str
     profile: mig.MigProfile
@@ -28,6 +31,7 @@ class MigInstance:
     gpu_instance: int
     compute_instance: int
     nodes: tuple[DeviceNode, ...]
+    index: int | None = None
 
     @property
     def slices(self) -> range:

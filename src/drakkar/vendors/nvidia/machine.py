@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 from drakkar.hardware.machine import DeviceNode, Machine
 from drakkar.vendors.nvidia.gpu import Gpu, MigInstance
@@ -29,6 +30,18 @@ class NvidiaMachine(Machine, Protocol):
 
     def control_nodes(self) -> tuple[DeviceNode, ...]:
         """The nodes every GPU container gets beside its GPU's own."""
+
+    @property
+    def device_root(self) -> Path:
+        """Root of the tree that holds its device nodes."""
+
+    def on_host(self, path: Path) -> str:
+        """A path below one of its roots as the host's container runtime calls it."""
+
+    def common_edits(self) -> Mapping[str, Any] | None:
+        """CDI edits (plain JSON) that every container with a GPU of it gets once, where the machine knows them itself;
+        None: the driver's small set will do.
+        """
 
     def create_mig(self, index: int, profile: str, start: int | None = None) -> MigInstance:
         """Makes a MIG instance; switches MIG mode on if it is off."""

@@ -11,6 +11,7 @@ import platform
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from drakkar.errors import DrakkarError
 from drakkar.hardware.machine import DeviceNode, Fault, MachineEvent, NodeDescription
@@ -26,6 +27,32 @@ _TOOL_SECONDS = 30
 _TOOL_PLACES = ("opt/bin", "usr/bin", "usr/sbin", "bin", "sbin", "home/kubernetes/bin/nvidia/bin", ".")
 
 
+def this_machine(
+    node_name: str, driver_root: Path, *, device_root: Path | None = None, host_driver_root: str = ""
+) -> NvmlMachine:
+    """The machine of a host with GPUs. A driver that is not ready yet is waited for, a host without GPU is not.
+
+    Raises:
+        DrakkarError: the driver root is no folder, or the PCI bus has no NVIDIA GPU.
+    """
+    if not driver_root.is_dir():
+        raise DrakkarError(
+            "the driver root is not a directory",
+            reason="NoDriverRoot",
+            subject=str(driver_root),
+            next_step="name the folder below which the driver's files lie with --driver-root",
+        )
+    machine = NvmlMachine(node_name, driver_root, device_root=device_root, host_driver_root=host_driver_root)
+    if not machine.devices() and kernel.pci_gpus(machine.system_root) == []:
+        raise DrakkarError(
+            "this machine has no NVIDIA GPU: the PCI bus has no display function of vendor 0x10de",
+            reason="NoGpu",
+            subject=str(machine.system_root / "sys/bus/pci/devices"),
+            next_step="run the driver on nodes with GPUs only, or simulate one with --machine and --machine-dir",
+        )
+    return machine
+
+
 class NvmlMachine:
     """A `vendors.nvidia.machine.NvidiaMachine` of real hardware."""
 
@@ -37,6 +64,7 @@ class NvmlMachine:
         device_root: Path | None = None,
         system_root: Path | None = None,
         library_search: Sequence[str] = (),
+        host_driver_root: str = "",
     ) -> None:
         """Looks once; a driver that is not ready is waited for by `poll`.
 
@@ -44,12 +72,14 @@ class NvmlMachine:
             driver_root: root of the driver's files.
             device_root: root of its device nodes; by default the driver root if it has some, else `/`.
             system_root: root of /proc and /sys; by default the driver root if they lie in it, else `/`.
+            host_driver_root: the driver root as the host calls it, where this process sees it mounted elsewhere.
             library_search: folders to look for libnvidia-ml.so.1 in, before the usual ones.
         """
         self._name = node_name
         self._driver_root = driver_root
         self._system = system_root or kernel.system_root(driver_root)
-        self.device_root = device_root or (driver_root if kernel.any_entry(driver_root / "dev") else Path("/"))
+        self._devices = device_root or (driver_root if kernel.any_entry(driver_root / "dev") else Path("/"))
+        self._on_host = host_driver_root.rstrip("/") if host_driver_root else None
         self._search = tuple(library_search)
         self._library: Library | None = None
         self._events: EventSet | None = None
@@ -76,6 +106,17 @@ class NvmlMachine:
     def driver_root(self) -> Path:
         """Root of the driver's files."""
         return self._driver_root
+
+    @property
+    def device_root(self) -> Path:
+        """Root of the driver's device nodes."""
+        return self._devices
+
+    def on_host(self, path: Path) -> str:
+        """A path below the driver root as the host calls it; others are the same on both sides."""
+        if self._on_host is None or not path.is_relative_to(self._driver_root):
+            return str(path)
+        return f"{self._on_host}/{path.relative_to(self._driver_root)}"
 
     @property
     def generation(self) -> int:
@@ -134,7 +175,13 @@ class NvmlMachine:
 
     def control_nodes(self) -> tuple[DeviceNode, ...]:
         """The nodes every GPU container gets beside its GPU's own, of those that exist."""
-        return kernel.control_nodes(self.device_root, dict(self._majors))
+        return kernel.control_nodes(self._devices, dict(self._majors))
+
+    def common_edits(self) -> Mapping[str, Any] | None:
+        """What a container gets once, as NVIDIA's generator finds it below the driver root: files, nodes, hooks."""
+        from drakkar.vendors.nvidia.cdi.generate import common_edits
+
+        return common_edits(self)
 
     def faults(self) -> Sequence[Fault]:
         """What is wrong now: why there are no devices, GPUs lost, XIDs."""
@@ -332,7 +379,7 @@ class NvmlMachine:
     def _surroundings(self) -> observed.Surroundings:
         """The same ones as long as the driver stays loaded: its table of capabilities has thousands of lines."""
         if self._around is None or self._around.majors != self._majors:
-            self._around = observed.Surroundings(self._system, self.device_root, dict(self._majors))
+            self._around = observed.Surroundings(self._system, self._devices, dict(self._majors))
         return self._around
 
     def _gpu(self, index: int) -> Gpu:

@@ -158,6 +158,7 @@ def _instances(device: NvmlDevice, gpu: Gpu, around: Surroundings) -> list[MigIn
                 start=one.start,
                 gpu_instance=one.gpu_instance,
                 compute_instance=one.compute_instance,
+                index=one.index,
                 nodes=(
                     around.gpu_node(gpu.minor),
                     around.capability_node(

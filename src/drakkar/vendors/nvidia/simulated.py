@@ -170,6 +170,18 @@ class SimulatedMachine:
         """The nodes every GPU container gets beside its GPU's own."""
         return files.control_nodes(self._state.majors)
 
+    @property
+    def device_root(self) -> Path:
+        """The device nodes lie in the driver root."""
+        return self.driver_root
+
+    def on_host(self, path: Path) -> str:
+        """The path itself."""
+        return str(path)
+
+    def common_edits(self) -> None:
+        """None: its few files are known by name."""
+
     def faults(self) -> Sequence[Fault]:
         """What is wrong now: driver not loaded, GPUs lost, XIDs logged and not yet recovered from."""
         if not self._state.loaded:
