@@ -122,6 +122,14 @@ class CounterLedger:
             found[counter] = found.get(counter, 0) + amount
         return found
 
+    def left_by_field(self) -> dict[Field, int]:
+        """What is left of each counter of each set, in billionths."""
+        return dict(self._left)
+
+    def want_by_field(self, device: str) -> dict[Field, int]:
+        """What a device consumes of each counter of each set, in billionths."""
+        return self._want(device)
+
     def want_by_counter(self, device: str) -> dict[str, int]:
         """What a device consumes of each counter, summed over the counter sets, in billionths."""
         found = self._wants_by_counter.get(device)

@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("status", "Show the embedded clusters that run, their nodes and devices."),
     "doctor": ("doctor", "Say what is wrong with devices in a cluster or a bundle, worst first."),
     "explain": ("explain", "Say how a pod or claim got its devices, or why it did not."),
+    "plan": ("plan", "Say whether manifests would fit, where, what is left, and what must go."),
     "free": ("free", "Say how many devices are free, and what still fits."),
     "who": ("who", "Say which pod, claim and container has a device, since when."),
     "metrics": ("metrics", "Print or serve the cluster's devices as Prometheus metrics."),

@@ -29,7 +29,7 @@ def command(
     from drakkar.diagnosis.render import text
 
     if bundle is not None:
-        from drakkar.evidence.bundle import load
+        from drakkar.evidence.recorded import load
 
         snapshot = load(bundle)
     else:

@@ -26,9 +26,13 @@ class Reader(NamedTuple):
 
 
 def source(function: F) -> F:
-    """--bundle beside the options of a connection."""
+    """--on (or --bundle) beside the options of a connection."""
     bundle = click.option(
-        "--bundle", type=click.Path(path_type=Path), help="A bundle (folder or tar) instead of a cluster."
+        "--on",
+        "--bundle",
+        "bundle",
+        type=click.Path(path_type=Path),
+        help="A recorded cluster: a bundle (folder or tar), or a file of objects (kubectl get -o json).",
     )
     return connection(bundle(function))
 
@@ -67,7 +71,7 @@ async def reader(
     Raises `DrakkarError` at once for a bundle or a kubeconfig that is none.
     """
     if bundle is not None:
-        from drakkar.evidence.bundle import load
+        from drakkar.evidence.recorded import load
 
         still = load(bundle)
 

@@ -7,6 +7,7 @@ cannot be understood are left out and named; a broken one never hides the others
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -51,6 +52,8 @@ class PlannedCluster:
         self.now = snapshot.captured_at or datetime.now(UTC)
         self._monotonic = monotonic
         self._users: dict[ClaimKey, dict[str, PodFacts]] = {}
+        self._held: dict[str, dict[ClaimKey, None]] = {}
+        self._undo: list[Callable[[], object]] = []
         for kind, take in (
             ("Namespace", self._take_namespace),
             ("DeviceClass", self.devices.set_class),
@@ -63,6 +66,8 @@ class PlannedCluster:
             for obj in snapshot.all(kind):
                 self._feed(take, obj)
         self.waiting.sort(key=_queue_order)
+        self._link_reservations()
+        self._undo.clear()
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -77,29 +82,55 @@ class PlannedCluster:
 
     def claims_of(self, pod: PodFacts) -> list[Object]:
         """The claims that a pod uses and that hold devices."""
-        names = [entry.claim_name for entry in pod.claims if entry.claim_name]
-        special = self.devices.special_claim(pod.uid)
-        if special is not None:
-            names.append(name_of(dict(special)))
-        found = [self.claims.get((pod.namespace, name)) for name in names if name]
+        found = [self.claims.get(key) for key in self._held.get(pod.uid, ())]
         return [claim for claim in found if claim is not None and (claim.get("status") or {}).get("allocation")]
 
     # --- changing ---------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def trial(self) -> Iterator[None]:
+        """What is changed inside is taken back at the end; trials may lie inside each other."""
+        start = len(self._undo)
+        try:
+            yield
+        finally:
+            while len(self._undo) > start:
+                self._undo.pop()()
+
+    def add(self, obj: Object) -> None:
+        """A node, a slice or a class is there as well. Raises `DrakkarError` if it cannot be read."""
+        match obj["kind"]:
+            case "Node":
+                self.view.set_node(obj)
+                self._undo.append(lambda: self.view.drop_node(name_of(obj)))
+            case "ResourceSlice":
+                self.devices.set_slice(obj)
+                self._undo.append(lambda: self.devices.drop_slice(obj))
+            case "DeviceClass":
+                self.devices.set_class(obj)
+                self._undo.append(lambda: self.devices.drop_class(obj))
 
     def set_claim(self, claim: Object) -> None:
         """A claim is there, or has changed. Raises `DrakkarError` if it cannot be read."""
         if not uid_of(claim):
             claim = {**claim, "metadata": {**claim["metadata"], "uid": reference(claim)}}
+        key = namespace_of(claim), name_of(claim)
+        before = self.claims.get(key)
         self.devices.set_claim(claim)
-        self.claims[namespace_of(claim), name_of(claim)] = claim
+        self.claims[key] = claim
+        self._undo.append(lambda: self._restore_claim(key, claim, before))
 
     def drop_claim(self, claim: Object) -> None:
         """A claim is gone, with what it held."""
         key = namespace_of(claim), name_of(claim)
         known = self.claims.pop(key, None)
-        self._users.pop(key, None)
+        users = self._users.pop(key, {})
+        for uid in users:
+            self._held.get(uid, {}).pop(key, None)
         if known is not None:
             self.devices.drop_claim(known)
+            self._undo.append(lambda: self._restore_users(key, users))
+            self._undo.append(lambda: self._restore_claim(key, known, known))
 
     def try_pod(self, pod: PodFacts) -> tuple[ClaimDemand | None, Placement | NoPlacement | Rejection]:
         """Where a pod would go now, or why it goes nowhere; nothing is changed.
@@ -130,17 +161,23 @@ class PlannedCluster:
         for key in held | {(namespace_of(dict(claim)), name_of(dict(claim))) for claim, _ in given}:
             known = self.claims.get(key)
             if known is not None:
-                self._users.setdefault(key, {})[pod.uid] = pod
+                self._link(key, pod)
                 self._reserve(known, user)
-        self.view.place(PodFacts(_on_node(pod.pod, node_name)), node_name)
+        placed = PodFacts(_on_node(pod.pod, node_name))
+        self.view.place(placed, node_name)
+        self._undo.append(lambda: self.view.remove(placed.uid))
 
     def remove(self, pod: PodFacts) -> None:
         """The pod has ended: its room is free, and so are claims that were made for it or that nobody else uses."""
+        node_name = self.view.placed_on(pod.uid)
+        if node_name is None:
+            return
+        state = self.view.nodes[node_name].pods[pod.uid]
         self.view.remove(pod.uid)
+        self._undo.append(lambda: self.view.place(state, node_name))
         for claim in self.claims_of(pod):
             key = namespace_of(claim), name_of(claim)
-            users = self._users.get(key, {})
-            users.pop(pod.uid, None)
+            self._unlink(key, pod)
             rest = [one for one in (claim.get("status") or {}).get("reservedFor") or () if one.get("uid") != pod.uid]
             if _made_for(claim, pod):
                 self.drop_claim(claim)
@@ -152,13 +189,17 @@ class PlannedCluster:
     def drop_node(self, name: str) -> list[PodFacts]:
         """The node is gone with its slices; the pods that were on it."""
         state = self.view.nodes.get(name)
-        gone = list(state.pods.values()) if state is not None else []
+        if state is None or state.node is None:
+            return []
+        node, gone = state.node, list(state.pods.values())
         for pod in gone:
             self.remove(pod)
         self.view.drop_node(name)
+        self._undo.append(lambda: self.view.set_node(node))
         for piece in self.snapshot.all("ResourceSlice"):
             if (piece.get("spec") or {}).get("nodeName") == name:
                 self.devices.drop_slice(piece)
+                self._undo.append(lambda piece=piece: self.devices.set_slice(piece))  # type: ignore[misc]
         return gone
 
     # --- feeding ----------------------------------------------------------------------------------------------------
@@ -182,10 +223,45 @@ class PlannedCluster:
             return
         if pod.node_name:
             self.view.place(pod, pod.node_name)
-            for claim in self.claims_of(pod):
-                self._users.setdefault((namespace_of(claim), name_of(claim)), {})[pod.uid] = pod
+            for entry in pod.claims:
+                if entry.claim_name:
+                    self._link((pod.namespace, entry.claim_name), pod)
         elif not pod.deleting:
             self.waiting.append(pod)
+
+    def _link(self, key: ClaimKey, pod: PodFacts) -> None:
+        if pod.uid in self._users.get(key, ()):
+            return
+        self._users.setdefault(key, {})[pod.uid] = pod
+        self._held.setdefault(pod.uid, {})[key] = None
+        self._undo.append(lambda: self._unlink(key, pod, note=False))
+
+    def _unlink(self, key: ClaimKey, pod: PodFacts, *, note: bool = True) -> None:
+        self._held.get(pod.uid, {}).pop(key, None)
+        if self._users.get(key, {}).pop(pod.uid, None) is not None and note:
+            self._undo.append(lambda: self._restore_users(key, {pod.uid: pod}))
+
+    def _restore_users(self, key: ClaimKey, users: Mapping[str, PodFacts]) -> None:
+        for uid, pod in users.items():
+            self._users.setdefault(key, {})[uid] = pod
+            self._held.setdefault(uid, {})[key] = None
+
+    def _restore_claim(self, key: ClaimKey, now: Object, before: Object | None) -> None:
+        if before is None:
+            self.claims.pop(key, None)
+            self.devices.drop_claim(now)
+        else:
+            self.claims[key] = before
+            self.devices.set_claim(before)
+
+    def _link_reservations(self) -> None:
+        """What claims say about who uses them, beside what pods say: extended resources are only known this way."""
+        placed = {pod.uid: pod for pod in self.placed()}
+        for key, claim in self.claims.items():
+            for user in (claim.get("status") or {}).get("reservedFor") or ():
+                pod = placed.get(user.get("uid") or "")
+                if pod is not None:
+                    self._link(key, pod)
 
     def _reserve(self, claim: Object, user: Mapping[str, str]) -> None:
         status = claim.get("status") or {}

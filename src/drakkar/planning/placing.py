@@ -6,7 +6,7 @@ fits nowhere holds for the next one of the same kind, so that a thousand replica
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -79,13 +79,15 @@ class Outcome:
         }
 
 
-def place_all(cluster: PlannedCluster, pods: Iterable[PlannedPod], *, explain: bool = True) -> list[Outcome]:
-    """Try pods in their order; those that fit are placed. Without `explain` no reasons are worked out."""
+def place_all(
+    cluster: PlannedCluster, pods: Iterable[PlannedPod], *, silent: Collection[str] = frozenset()
+) -> list[Outcome]:
+    """Try pods in their order; those that fit are placed. For the `silent` ones (UIDs) no reasons are worked out."""
     outcomes: list[Outcome] = []
     hopeless: dict[tuple[str, bytes, bytes], Outcome] = {}
     for pod in pods:
         outcome = try_one(cluster, pod)
-        if not outcome.fits and outcome.refused and explain:
+        if not outcome.fits and outcome.refused and pod.facts.uid not in silent:
             # Nothing that is placed later makes room, so what keeps one pod out keeps out its twins.
             wanted = outcome.demand.signature() if outcome.demand is not None else b""
             key = pod.owner, pod.facts.signature, wanted

@@ -187,6 +187,8 @@ class _Search:
         units = self._units(node)
         if not units:
             return None
+        if any(pod.deleting for unit in units for pod in unit.pods):
+            return 0, 0, min(unit.priority for unit in units)  # who ends already costs nothing
         sizes = sorted((len(unit.devices) for unit in units), reverse=True)
         count = 0
         while lacking > 0 and count < len(sizes):
@@ -259,7 +261,7 @@ class _Search:
         units: dict[Any, Unit] = {}
         for claim in self._claims_near(node):
             users = tuple(sorted(cluster.users_of(claim), key=lambda pod: pod.key))
-            if any(self._stays(pod) for pod in users) or (not users and _reserved(claim)):
+            if any(self._stays(pod) for pod in users) or _used_by_others(claim, users):
                 continue
             units[namespace_of(claim), name_of(claim)] = Unit(users, () if users else (claim,), _devices(claim))
         counted = {pod.uid for unit in units.values() for pod in unit.pods}
@@ -355,9 +357,10 @@ def _importance(unit: Unit) -> tuple[int, str, list[tuple[str, str]]]:
     return -unit.priority, started, [pod.key for pod in unit.pods]
 
 
-def _reserved(claim: Object) -> bool:
-    """Whether pods that the snapshot does not show use the claim."""
-    return bool((claim.get("status") or {}).get("reservedFor"))
+def _used_by_others(claim: Object, users: Sequence[PodFacts]) -> bool:
+    """Whether somebody uses the claim that the snapshot does not show."""
+    known = {pod.uid for pod in users}
+    return any(one.get("uid") not in known for one in (claim.get("status") or {}).get("reservedFor") or ())
 
 
 def _devices(claim: Object) -> frozenset[str]:

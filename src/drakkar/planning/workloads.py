@@ -18,7 +18,7 @@ from drakkar.scheduling.nodes import NodeState
 from drakkar.scheduling.pods import PodFacts
 from drakkar.scheduling.surge import replicas_of
 
-__all__ = ["MAX_PODS", "PlannedPod", "pods_of", "size_of"]
+__all__ = ["MAX_PODS", "PlannedPod", "completed", "planned_pod", "pods_of", "size_of"]
 
 Object = dict[str, Any]
 
@@ -131,6 +131,34 @@ def planned_pod(
         "status": {"phase": "Pending", "resourceClaimStatuses": statuses},
     }  # fmt: skip
     return PlannedPod(PodFacts(pod), reference(obj), tuple(claims), problem, tuple(_notes(snapshot, obj, spec)))
+
+
+def completed(snapshot: Snapshot, facts: PodFacts) -> PlannedPod:
+    """A pod that is there and waits, with the claims that are still to be made for it."""
+    owners = (facts.pod.get("metadata") or {}).get("ownerReferences") or ()
+    owner = next((one for one in owners if one.get("controller")), None)
+    kind, name = (owner.get("kind"), owner.get("name")) if owner is not None else ("Pod", facts.name)
+    label = f"{kind}/{facts.namespace}/{name}"
+    if all(entry.claim_name or entry.skipped for entry in facts.claims):
+        return PlannedPod(facts, label)
+    statuses = {one["name"]: one for one in (facts.pod.get("status") or {}).get("resourceClaimStatuses") or ()}
+    claims, problem = [], ""
+    for entry in facts.spec.get("resourceClaims") or ():
+        template_name = entry.get("resourceClaimTemplateName")
+        if not template_name or entry["name"] in statuses:
+            continue
+        template = snapshot.get("ResourceClaimTemplate", template_name, facts.namespace)
+        if template is None:
+            problem = (
+                f"pod {facts.namespace}/{facts.name} uses ResourceClaimTemplate {template_name}, which namespace"
+                f" {facts.namespace} does not have"
+            )
+            continue
+        claim = _claim_from(template, f"{facts.name}-{entry['name']}", facts.namespace, dict(facts.pod["metadata"]))
+        claims.append(claim)
+        statuses[entry["name"]] = {"name": entry["name"], "resourceClaimName": name_of(claim)}
+    status = {**(facts.pod.get("status") or {}), "resourceClaimStatuses": list(statuses.values())}
+    return PlannedPod(PodFacts({**facts.pod, "status": status}), label, tuple(claims), problem)
 
 
 def _at_once(spec: Mapping[str, Any]) -> int:

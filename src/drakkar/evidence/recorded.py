@@ -1,0 +1,105 @@
+"""A recorded cluster, in whatever form somebody has it: a bundle, or one file of objects as kubectl prints them.
+
+    kubectl get nodes,pods,resourceslices,deviceclasses,resourceclaims -A -o json > snapshot.json
+
+JSON or YAML, a List or many documents. Objects that cannot be relied on are left out and named in `Snapshot.unread`
+(:mod:`drakkar.evidence.soundness`); the others are used.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from drakkar.evidence import bundle
+from drakkar.evidence.bundle import MAX_TOTAL_BYTES, BundleError
+from drakkar.evidence.snapshot import Snapshot
+from drakkar.evidence.soundness import sound
+from drakkar.kube import yamltext
+
+__all__ = ["load", "relied_on"]
+
+Object = dict[str, Any]
+
+_EXPECTED: Final = (
+    "a bundle (folder or tar archive), or a JSON or YAML file of objects as `kubectl get -o json` prints them"
+)
+
+
+def load(path: str | Path) -> Snapshot:
+    """The snapshot in a bundle, or in a file of objects.
+
+    Raises:
+        BundleError: the path is missing, holds neither, or is larger than it may be.
+    """
+    place = Path(path)
+    try:
+        if not place.is_file() or tarfile.is_tarfile(place):
+            return relied_on(bundle.load(place))
+        if place.stat().st_size > MAX_TOTAL_BYTES:
+            raise BundleError(
+                f"{path} is larger than a snapshot may be", reason="TooLarge", subject=str(path),
+                expected=f"at most {MAX_TOTAL_BYTES >> 20} MiB",
+            )  # fmt: skip
+        data = place.read_bytes()
+    except OSError as error:
+        raise BundleError(
+            f"cannot read {path}: {error.strerror or error}", reason="Unreadable", subject=str(path)
+        ) from None
+    unread: list[str] = []
+    objects = list(_objects(data, str(path), unread))
+    if not objects:
+        reason = unread[0] if unread else f"{path}: no Kubernetes objects"
+        raise BundleError(f"{reason}", reason="NoSnapshot", subject=str(path), expected=_EXPECTED)
+    events = tuple(obj for obj in objects if obj.get("kind") == "Event")
+    others = tuple(obj for obj in objects if obj.get("kind") != "Event")
+    return relied_on(Snapshot(objects=others, events=events, unread=tuple(unread)))
+
+
+def relied_on(snapshot: Snapshot) -> Snapshot:
+    """The snapshot without objects that have not the shape of their kind; they are named in `unread`."""
+    problems: list[str] = []
+    objects, events = tuple(sound(snapshot.objects, problems)), tuple(sound(snapshot.events, problems))
+    if not problems:
+        return snapshot
+    return replace(snapshot, objects=objects, events=events, unread=(*snapshot.unread, *problems))
+
+
+def _objects(data: bytes, path: str, unread: list[str]) -> Iterator[Object]:
+    if data.lstrip()[:1] in (b"{", b"["):
+        try:
+            yield from _items(msgspec.json.decode(data), path, "", unread)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            # Flow-style YAML and several JSON documents one after the other begin with a brace as well.
+            if b"\n---" not in data and b"}\n{" not in data:
+                unread.append(f"{path}: {error}")
+                return
+        else:
+            return
+    try:
+        for tree in yamltext.trees(data.replace(b"}\n{", b"}\n---\n{"), duplicates=True):
+            yield from _items(tree.value, path, f":{tree.line}", unread)
+    except yamltext.YamlError as error:
+        unread.append(f"{path}: {error}")
+
+
+def _items(value: Any, path: str, line: str, unread: list[str]) -> Iterator[Object]:
+    if value is None:
+        return
+    if isinstance(value, dict) and str(value.get("kind")).endswith("List") and isinstance(value.get("items"), list):
+        of = str(value["kind"]).removesuffix("List")  # items of a typed list carry no kind
+        for item in value["items"]:
+            known = of and isinstance(item, dict) and "kind" not in item
+            yield from _items({"kind": of, **item} if known else item, path, line, unread)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _items(item, path, line, unread)
+    elif isinstance(value, dict) and isinstance(value.get("kind"), str):
+        yield value
+    else:
+        unread.append(f"{path}{line}: a document that is no Kubernetes object")

@@ -1,0 +1,374 @@
+"""How many more fit: for each class and kind of device, on each node and in all, counted as the allocator would give.
+
+Free devices are the wrong number where devices overlap: of seven free slices no 3g can be made if they lie in four GPUs
+or at the wrong places (partitionable devices, KEP-4815), and what is left of a shared device is counted in shares
+(consumable capacity, KEP-5075). So each kind is handed out one by one until nothing more fits, and beside that number
+stands what the same rest would be good for if it lay in one piece: the difference is fragmentation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from drakkar.allocation import AllocationError
+from drakkar.allocation.allocate import Pod
+from drakkar.allocation.capacity import amounts_for
+from drakkar.allocation.features import DEFAULT_FEATURES
+from drakkar.allocation.pools import NodeView, PoolBody
+from drakkar.allocation.units import billionths
+from drakkar.kube.quantity import Quantity
+from drakkar.planning.cluster import PlannedCluster
+from drakkar.scheduling.nodes import NodeState
+
+__all__ = ["SIZES", "Capacity", "Kind", "Row", "capacity_of"]
+
+SIZES: Final = (1, 2, 4, 8)
+_UNLIMITED: Final = 1 << 30
+_SHOWN: Final = 4
+_BILLION: Final = 10**9
+
+
+class Kind(NamedTuple):
+    """What people tell devices apart by: driver, type with profile, product."""
+
+    driver: str
+    type: str
+    product: str
+
+    def __str__(self) -> str:
+        return self.type or self.driver
+
+
+@dataclass
+class Row:
+    """One class and kind.
+
+    Attributes:
+        total: devices there are, in use or not.
+        share: what one share takes of a device that is shared, "" for devices that are given as a whole.
+        by_node: how many more fit on each node; nodes without such a device are not there.
+        whole: what the rest would be enough for if it lay in one piece.
+        remark: why that is more than what fits.
+    """
+
+    class_name: str
+    kind: Kind
+    total: int = 0
+    share: str = ""
+    by_node: dict[str, int] = field(default_factory=dict)
+    whole: int = 0
+    remark: str = ""
+
+    @property
+    def fits(self) -> int:
+        return sum(self.by_node.values())
+
+    @property
+    def unlimited(self) -> bool:
+        return self.fits >= _UNLIMITED
+
+    def pods(self, size: int) -> int:
+        """How many pods that want `size` of them, on one node each, could be served at once."""
+        return sum(count // size for count in self.by_node.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row as plain JSON; null stands for unlimited."""
+        found: dict[str, Any] = {
+            "class": self.class_name,
+            "driver": self.kind.driver,
+            "type": self.kind.type,
+            "product": self.kind.product,
+            "total": self.total,
+            "fits": None if self.unlimited else self.fits,
+            "byNode": {name: None if count >= _UNLIMITED else count for name, count in self.by_node.items()},
+            "pods": {str(size): None if self.unlimited else self.pods(size) for size in SIZES},
+        }
+        if self.share:
+            found["share"] = self.share
+        if self.whole > self.fits:
+            found |= {"inOnePiece": self.whole, "remark": self.remark}
+        return found
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """All rows; `problems` are classes that cannot be evaluated and nodes that were left out, with the reason."""
+
+    rows: tuple[Row, ...]
+    problems: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The capacity as plain JSON."""
+        return {"rows": [row.to_dict() for row in self.rows], "problems": list(self.problems)}
+
+
+def capacity_of(cluster: PlannedCluster, shares: Mapping[str, Quantity] | None = None) -> Capacity:
+    """How many more devices of each class and kind fit now.
+
+    Args:
+        shares: what one more share would ask for, by capacity (``memory: 10Gi``); otherwise what devices give when
+            nothing is asked for.
+    """
+    counted = _Counting(cluster, shares or {})
+    for name in cluster.devices.state.classes:
+        counted.add_class(name)
+    rows = sorted(counted.rows.values(), key=lambda row: (row.class_name, row.kind))
+    return Capacity(tuple(rows), tuple(counted.problems))
+
+
+class _Counting:
+    def __init__(self, cluster: PlannedCluster, shares: Mapping[str, Quantity]) -> None:
+        self.cluster, self.shares = cluster, shares
+        self.rows: dict[tuple[str, Kind], Row] = {}
+        self.problems: dict[str, None] = {}
+        self._groups: dict[int, tuple[Any, list[tuple[Kind, int]]]] = {}
+        self._known: dict[tuple[Any, ...], int] = {}
+        self._pieces: dict[tuple[str, Kind], list[tuple[NodeView, PoolBody, list[int]]]] = {}
+
+    def add_class(self, name: str) -> None:
+        exactly = {"deviceClassName": name, "allocationMode": "ExactCount", "count": 1}
+        claim = {
+            "metadata": {"namespace": "drakkar-plan", "name": name, "uid": name},
+            "spec": {"devices": {"requests": [{"name": "one", "exactly": exactly}]}},
+        }
+        state = self.cluster.devices.state
+        seen: set[tuple[Any, ...]] = set()
+        try:
+            asked = Pod(state, [claim])
+        except AllocationError as error:
+            self.problems[f"class {name}: {error.message}"] = None
+            return
+        for node in sorted(self.cluster.view.existing(), key=lambda node: node.name):
+            if node.unschedulable or node.node is None:
+                continue
+            try:
+                asked.on(node.node)
+            except AllocationError as error:
+                self.problems[f"node {node.name}, class {name}: {error.message}"] = None
+            view = asked.world.view(node.node)
+            plan = view.plans.get(asked.key)
+            if plan is not None:
+                self._add_node(name, node, view, plan, seen)
+        for (class_name, kind), pieces in self._pieces.items():
+            if class_name == name:
+                _in_one_piece(self.rows[class_name, kind], pieces)
+
+    def _add_node(
+        self, class_name: str, node: NodeState, view: NodeView, plan: Any, seen: set[tuple[Any, ...]]
+    ) -> None:
+        (ask,) = plan.claims[0].requests[0].asks
+        groups = self._groups.get(id(plan))
+        if groups is None:
+            groups = self._groups[id(plan)] = plan, list(_by_kind(view, ask.ok))
+        for kind, bits in groups[1]:
+            row = self.rows.setdefault((class_name, kind), Row(class_name, kind))
+            fresh = self._fresh(view, bits, seen)
+            if not fresh:
+                continue  # devices that several nodes can reach are counted once
+            row.total += fresh.bit_count()
+            row.by_node[node.name] = row.by_node.get(node.name, 0) + self._fits(view, plan, kind, fresh, row)
+            if fresh & view.consuming:
+                for body, offset in view.parts:
+                    mine = (fresh >> offset) & ((1 << body.size) - 1)
+                    if mine and body.ledger is not None:
+                        self._pieces.setdefault((class_name, kind), []).append((view, body, list(_numbers(mine))))
+
+    def _fresh(self, view: NodeView, bits: int, seen: set[tuple[Any, ...]]) -> int:
+        if all(record.node_name for body, _ in view.parts for record in body.slices):
+            return bits
+        found = 0
+        for number in _numbers(bits):
+            key = view.devices[number].key
+            if key not in seen:
+                seen.add(key)
+                found |= 1 << number
+        return found
+
+    def _fits(self, view: NodeView, plan: Any, kind: Kind, bits: int, row: Row) -> int:
+        used = view.in_use()
+        if bits & view.shareable:
+            return self._shares(view, bits & ~used, row)
+        if not bits & view.consuming:
+            return (bits & ~used).bit_count()
+        left, over = view.counters_left()
+        key = id(plan), kind, bits, used, tuple(left), tuple(over)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = _one_by_one(view, bits & ~used, left, over)
+        return found
+
+    def _shares(self, view: NodeView, bits: int, row: Row) -> int:
+        usage = self.cluster.devices.state.usage
+        count = 0
+        for number in _numbers(bits):
+            device = view.devices[number]
+            use = usage.devices.get(device.key)
+            consumed = use.consumed if use is not None else {}
+            wanted = {
+                name: amount for name, amount in self.shares.items() if name in (device.raw.get("capacity") or {})
+            }
+            amounts = amounts_for(device.raw.get("capacity") or {}, wanted, DEFAULT_FEATURES)
+            taken = {name: amount for name, amount in amounts.taken.items() if amount.sign > 0}
+            if not row.share:
+                row.share = ", ".join(f"{name} {amount}" for name, amount in taken.items()) or "nothing"
+            if amounts.refusal is not None:
+                continue
+            count += min(
+                (_times(device.raw, name, amount, consumed) for name, amount in taken.items()), default=_UNLIMITED
+            )
+        return min(count, _UNLIMITED)
+
+
+def _times(raw: Mapping[str, Any], name: str, amount: Quantity, consumed: Mapping[str, int]) -> int:
+    """How often an amount fits into what is left of a capacity."""
+    total = billionths(raw["capacity"][name].get("value"))
+    each = billionths(str(amount))
+    return max(0, (total - consumed.get(name, 0)) // each)
+
+
+def _one_by_one(view: NodeView, bits: int, left: list[int], over: list[bool]) -> int:
+    """Devices handed out in search order until nothing more fits, as claims for one device each would get them."""
+    left = list(left)
+    count = 0
+    for number in _numbers(bits):
+        if not (view.consuming >> number) & 1:
+            count += 1
+            continue
+        part = view.part_of[number]
+        vector, guard = view.vector(number), view.guards[part]
+        if vector is None or over[part]:
+            continue
+        after = (left[part] | guard) - vector
+        if after & guard == guard:
+            left[part] = after ^ guard
+            count += 1
+    return count
+
+
+def _numbers(bits: int) -> Iterator[int]:
+    while bits:
+        bit = bits & -bits
+        yield bit.bit_length() - 1
+        bits ^= bit
+
+
+def _by_kind(view: NodeView, bits: int) -> Iterator[tuple[Kind, int]]:
+    found: dict[Kind, int] = {}
+    for number in _numbers(bits):
+        device = view.devices[number]
+        kind = kind_of(device.key.driver, device.raw)
+        found[kind] = found.get(kind, 0) | 1 << number
+    yield from found.items()
+
+
+def kind_of(driver: str, raw: Mapping[str, Any]) -> Kind:
+    """The kind of a device, by the attributes that drivers publish in their own domain."""
+    kind = " ".join(word for word in (_text(driver, raw, "type"), _text(driver, raw, "profile")) if word)
+    return Kind(driver, kind, _text(driver, raw, "productName"))
+
+
+def _text(driver: str, raw: Mapping[str, Any], name: str) -> str:
+    attributes = raw.get("attributes") or {}
+    value = attributes.get(name) or attributes.get(f"{driver}/{name}") or {}
+    return str(value.get("string") or "")
+
+
+# --- fragmentation ----------------------------------------------------------------------------------------------------
+
+
+class _Set(NamedTuple):
+    """What is left of one counter set for one kind: by family of counters, and at which places the kind can lie."""
+
+    node: str
+    name: str
+    left: Mapping[str, int]
+    need: Mapping[str, int]
+    free: Mapping[str, tuple[str, ...]]
+    places: tuple[str, ...]
+
+
+def _in_one_piece(row: Row, pieces: Sequence[tuple[NodeView, PoolBody, list[int]]]) -> None:
+    """What the rest of all counter sets together would be enough for, and why it is not what fits."""
+    sets = [one for view, body, numbers in pieces for one in _sets(view, body, numbers)]
+    if not sets:
+        return
+    need = sets[0].need
+    families = [family for family, amount in need.items() if amount > 0]
+    if not families:
+        return
+    total = {family: sum(one.left.get(family, 0) for one in sets) for family in families}
+    row.whole = min(total[family] // need[family] for family in families)
+    apart = sum(max(0, min(one.left.get(family, 0) // need[family] for family in families)) for one in sets)
+    if row.whole <= row.fits:
+        return
+    family = max(
+        families, key=lambda name: total[name] // need[name] - sum(s.left.get(name, 0) // need[name] for s in sets)
+    )
+    some = [one for one in sets if one.left.get(family, 0) > 0]
+    shown = ", ".join(f"{_amount(one.left[family])} in {one.name} on {one.node}" for one in some[:_SHOWN])
+    more = f" and {len(some) - _SHOWN} more" if len(some) > _SHOWN else ""
+    start = (
+        f"{_amount(total[family])} {family} are left in all ({shown}{more}), enough for {row.whole} {row.kind}, but"
+        f" {row.fits} fit{'s' if row.fits == 1 else ''}"
+    )
+    if row.fits < apart:
+        one = next((one for one in some if one.left[family] >= need[family] and one.free.get(family)), some[0])
+        row.remark = (
+            f"{start}: free in {one.name} are {', '.join(one.free.get(family, ())) or 'none'}, and one can only lie at"
+            f" {' or '.join(one.places[:_SHOWN])}"
+        )
+    else:
+        row.remark = f"{start}: one takes {_amount(need[family])} of the same set"
+
+
+def _sets(view: NodeView, body: PoolBody, numbers: Iterable[int]) -> Iterator[_Set]:
+    ledger = body.ledger
+    assert ledger is not None
+    names = list(body.index)
+    wanted: dict[str, list[dict[str, int]]] = {}
+    for number in numbers:
+        by_set: dict[str, dict[str, int]] = {}
+        for (set_name, counter), amount in ledger.want_by_field(names[number]).items():
+            by_set.setdefault(set_name, {})[counter] = amount
+        for set_name, want in by_set.items():
+            wanted.setdefault(set_name, []).append(want)
+    left_of = ledger.left_by_field()
+    for set_name, wants in wanted.items():
+        left: dict[str, int] = {}
+        free: dict[str, list[str]] = {}
+        for (owner, counter), amount in left_of.items():
+            if owner == set_name:
+                family = _family(counter)
+                left[family] = left.get(family, 0) + max(0, amount)
+                if amount > 0 and family != counter:
+                    free.setdefault(family, []).append(counter)
+        need: dict[str, int] = {}
+        for counter, amount in wants[0].items():
+            need[_family(counter)] = need.get(_family(counter), 0) + amount
+        places = [_span([name for name, amount in want.items() if amount and _family(name) != name]) for want in wants]
+        yield _Set(
+            view.name, set_name, left, need, {name: tuple(found) for name, found in free.items()},
+            tuple(dict.fromkeys(place for place in places if place)),
+        )  # fmt: skip
+
+
+def _family(counter: str) -> str:
+    """Counters that differ in a number at the end only are places of the same thing: ``memory-slice-3``."""
+    return re.sub(r"-?\d+$", "", counter)
+
+
+def _span(counters: list[str]) -> str:
+    """Places as people write them: `memory-slice-0 to 3`."""
+    if not counters:
+        return ""
+    numbers = sorted(int(match[0]) for name in counters if (match := re.search(r"\d+$", name)))
+    if len(numbers) == 1:
+        return counters[0]
+    return f"{_family(counters[0])}-{numbers[0]} to {numbers[-1]}"
+
+
+def _amount(value: int) -> str:
+    return str(value // _BILLION) if value % _BILLION == 0 else f"{value / _BILLION:g}"
