@@ -69,9 +69,8 @@ def smaller(case: Json, tree: None = None) -> Iterator[tuple[Json, None]]:
 
 
 _NEEDED = frozenset(
-    "name metadata spec classes slices claims node nodes devices pool driver uid generation resourceSliceCount "
-    "allocationMode requests exactly status allocation results".split()
-)
+    ("name", "metadata", "spec", "classes", "slices", "claims", "node", "nodes", "devices", "pool", "driver", "uid")
+) | {"generation", "resourceSliceCount", "allocationMode", "requests", "exactly", "status", "allocation", "results"}
 
 
 def _containers(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

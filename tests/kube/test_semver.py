@@ -77,5 +77,5 @@ def test_tolerant_reading_completes_short_versions(text: str, strict: str) -> No
 
 
 def test_tolerant_reading_refuses_a_short_version_with_a_suffix() -> None:
-    with pytest.raises(VersionError, match="Short version cannot contain PreRelease/Build meta data"):
+    with pytest.raises(VersionError, match="short version cannot contain PreRelease/Build meta data"):
         Version.parse("1.2-rc", normalize=True)

@@ -63,7 +63,8 @@ class Dispatcher:
                 return implementation
         if self.function in _BARE:
             capable = _OPERANDS.get(self.function)
-            if capable is not None and type(arguments[0]) not in capable:
+            # Texts receive calls of any name themselves, and then name none.
+            if capable is not None and type(arguments[0]) not in capable and type(arguments[0]) is not str:
                 return Failure(f"no such overload: {self.function}")
             return Failure("no such overload")
         if self.function == "size":

@@ -176,9 +176,10 @@ class _Checker:
         elif function[0] == ".":
             function = node.function = function[1:]
         overloads = functions.get(function)
+        # Arguments before the target: upstream's order, which shows in the numbers of type variables.
+        argument_types = [self.check(argument) for argument in node.arguments]
         if target is not None:
             self.check(target)
-        argument_types = [self.check(argument) for argument in node.arguments]
         if overloads is None:
             return self.problem(node.position, f"undeclared reference to '{written}' (in container '')")
         if target is not None:
@@ -246,12 +247,13 @@ class _Checker:
             self.rename(inner, renamed)
 
     def logical(self, node: CallNode) -> Type:
-        good = True
         for operand in node.arguments:
             self.check(operand)
-            good = self.expect(operand, types.BOOL) and good
+        fitting = [self.expect(operand, types.BOOL) for operand in node.arguments]
         node.overloads = ()
-        return types.BOOL if good else types.ERROR
+        # Upstream checks a balanced tree of binary operators: only what hangs directly from its root spoils the whole.
+        direct = fitting if len(fitting) == 2 else fitting[2:3]
+        return types.BOOL if all(direct) else types.ERROR
 
     def optional_select(self, node: CallNode) -> Type:
         operand, field = node.arguments

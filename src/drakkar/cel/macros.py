@@ -184,7 +184,7 @@ def sort_by(call: MacroCall) -> Node:
         raise MacroProblem(target.position, _UNSORTABLE)
     variable = _variable(call.arguments[0], _NOT_A_NAME)
     position = call.position
-    bound = IdentNode(target.position, _SORT_INPUT)
+    bound = IdentNode(position, _SORT_INPUT)
     start = ListNode(position, [])
     step = _append(position, call.arguments[1])
     keys = FoldNode(

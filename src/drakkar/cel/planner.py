@@ -192,7 +192,8 @@ class Planner:
                 return self.pattern_call(node, dispatcher, price, arguments)
         if function in _FOLDED and len(arguments) == 1 and arguments[0].constant:
             return self.folded(dispatcher, arguments[0].value)
-        if len(arguments) == 2 and len(node.overloads) != 1 and function not in _SINGLETONS:
+        one_by_one = len(node.overloads) != 1 and function not in _SINGLETONS
+        if len(arguments) == 2 and (one_by_one or function == "format"):
             # Upstream dispatches by name only when it has the arguments one by one, and stops at a failed one.
             return Step(0, many_body(dispatcher, price, [argument.run() for argument in arguments], self.precise))
         step = plan_call(dispatcher, price, arguments, self.precise)

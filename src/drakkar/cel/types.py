@@ -204,9 +204,9 @@ def most_general(first: Type, second: Type) -> Type:
 
 
 def _no_more_specific(first: Type, second: Type) -> bool:
-    if is_dyn(first) or first.kind == "param":
+    if first.kind in ("dyn", "any", "param"):
         return True
-    if is_dyn(second) or second.kind == "param" or first.kind != second.kind:
+    if second.kind in ("dyn", "any", "param") or first.kind != second.kind:
         return False
     if first.kind in ("list", "map", "opaque"):
         if first.name != second.name or len(first.parameters) != len(second.parameters):

@@ -120,6 +120,10 @@ class OpaqueValue:
         """Whether another value of the same class is equal."""
         return self is other
 
+    def identity(self) -> Any:
+        """What makes it the same map key as another."""
+        return id(self)
+
 
 NO_SUCH_OVERLOAD: Final = Failure("no such overload")
 NOT_ORDERED: Final = Failure("NaN values cannot be ordered")
@@ -143,6 +147,8 @@ class Key:
             self._identity: Any = (kind, value)
         elif kind in (Duration, Timestamp, TypeValue, type(None)):
             self._identity = value
+        elif isinstance(value, OpaqueValue):
+            self._identity = (kind, value.identity())
         else:
             self._identity = (kind, id(value))  # lists and maps are keys only as themselves
 

@@ -92,7 +92,7 @@ def _parsed(text: str, normalize: bool) -> Version | str:
     if normalize:
         completed = _completed(text)
         if completed is None:
-            return "Short version cannot contain PreRelease/Build meta data"
+            return "short version cannot contain PreRelease/Build meta data"
         text = completed
     if not text:
         return "Version string empty"

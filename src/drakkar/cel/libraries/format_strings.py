@@ -114,7 +114,7 @@ def _type_problem(verb: str, given: Type) -> str:
         return f"{complaint}{_LONG_NAMES.get(given.name, given.name)}"
     if given.kind in ("list", "map") and verb == "s":
         for inner in given.parameters:
-            problem = _type_problem(verb, inner)
+            problem = _type_problem(verb, inner) if inner.kind != "any" else ""
             if problem:
                 return problem
     return ""
@@ -129,6 +129,7 @@ _LONG_NAMES: Final = {
     "duration": "google.protobuf.Duration",
     "timestamp": "google.protobuf.Timestamp",
     "null": "null_type",
+    "any": "google.protobuf.Any",
 }
 _HEXADECIMAL: Final = frozenset({"int", "uint", "string", "bytes"})
 _ALLOWED: Final = {

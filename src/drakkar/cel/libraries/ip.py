@@ -37,6 +37,10 @@ class IPValue(OpaqueValue):
         """Equality by address."""
         return bool(self.address == other.address)
 
+    def identity(self) -> Any:
+        """Equal addresses are the same map key."""
+        return self.address
+
 
 class CIDRValue(OpaqueValue):
     """A network, which keeps its host bits."""
@@ -55,6 +59,10 @@ class CIDRValue(OpaqueValue):
     def same(self, other: Any) -> bool:
         """Equality by address and length."""
         return bool(self.address == other.address) and bool(self.bits == other.bits)
+
+    def identity(self) -> Any:
+        """Equal networks are the same map key."""
+        return self.address, self.bits
 
     def network(self, address: Address, bits: int) -> int:
         """The leading bits of an address of this family."""

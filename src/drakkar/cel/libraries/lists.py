@@ -19,6 +19,7 @@ from drakkar.cel.values import (
     Panic,
     UInt,
     equal,
+    go_name,
     order,
     size_of,
     type_name,
@@ -182,8 +183,10 @@ def _sort(values: Any) -> Any:
 def _range(count: Any) -> Any:
     if type(count) is not int:
         return _refused("lists.range", count)
+    if count < 0:
+        return Failure(f"lists.range: size must be non-negative, got {count}")
     if count > _LONGEST_RANGE:
-        return Failure(f"lists.range exceeds maximum allowed limit of {_LONGEST_RANGE}")
+        return Failure(f"lists.range: size {count} exceeds maximum allowed ({_LONGEST_RANGE})")
     return list(range(count))
 
 
@@ -217,7 +220,8 @@ def _flatten_price(arguments: Any, _: Any) -> int:
     depth = 1
     if len(arguments) == 2:
         if type(arguments[1]) is not int:
-            raise Panic("internal error: interface conversion: ref.Val is *types.Err, not types.Int")
+            given = "*types.Err" if type(arguments[1]) is Failure else go_name(arguments[1])
+            raise Panic(f"internal error: interface conversion: ref.Val is {given}, not types.Int")
         depth = arguments[1] if arguments[1] >= 0 else 1
     return 11 + int(size_of(arguments[0]) * float(depth))
 
@@ -228,7 +232,8 @@ def _square_price(position: int) -> Price:
     def price(arguments: Any, _: Any) -> int:
         values = arguments[position]
         if type(values) is not list:
-            raise Panic("internal error: interface conversion: *types.Err is not traits.Lister: missing method Add")
+            given = "*types.Err" if type(values) is Failure else go_name(values)
+            raise Panic(f"internal error: interface conversion: {given} is not traits.Lister: missing method Add")
         factor = 2.0 + (0.1 if values and type(values[0]) in (str, bytes) else 0.0)
         return 11 + int(len(values) ** 2 * factor)
 

@@ -73,7 +73,7 @@ def _replace(text: str, old: str, new: str, count: int = -1) -> Any:
 def _split(text: str, separator: str, count: int = -1) -> list[str]:
     if count == 0:
         return []
-    if count == 1:
+    if count == 1 and (text or separator):
         return [text]
     if not separator:
         parts = list(text)

@@ -40,6 +40,7 @@ _PART: Final = re.compile(r"([0-9]*)(\.[0-9]*)?(ns|us|µs|μs|ms|s|m|h)", re.ASC
 _TIMESTAMP: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
 )
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _OFFSET: Final = re.compile(r"([+-]?)(\d+):(\d+)", re.ASCII)
 _INT_OVERFLOW: Final = Failure("integer overflow")
 _OVERFLOW: Final = Failure("timestamp overflow")
@@ -144,11 +145,13 @@ def _local(stamp: Timestamp, zone: str) -> _Calendar | Failure:
     if ":" in zone:
         offset = _OFFSET.fullmatch(zone)
         if offset is None:
-            return Failure(f"type conversion error: invalid time zone {zone}")
+            return Failure(_offset_problem(zone))
         minutes = int(offset.group(2)[:6]) * 60 + int(offset.group(3)[:6])
         return _calendar(seconds + (-60 if offset.group(1) == "-" else 60) * minutes)
     if zone in ("", "UTC", "Local"):
         return _calendar(seconds)
+    if ".." in zone.split("/") or zone[0] in "/\\":
+        return Failure("time: invalid location name")
     try:
         shift = _moment(seconds).astimezone(ZoneInfo(zone)).utcoffset()
     except OverflowError:
@@ -156,6 +159,13 @@ def _local(stamp: Timestamp, zone: str) -> _Calendar | Failure:
     except (ValueError, OSError, KeyError):
         return Failure(f"unknown time zone {zone}")
     return _calendar(seconds + (shift or timedelta()) // timedelta(seconds=1))
+
+
+def _offset_problem(zone: str) -> str:
+    """What Go says to hours and minutes that are no numbers."""
+    hours, _, minutes = zone.partition(":")
+    bad = minutes if _INTEGER.fullmatch(hours) else hours
+    return f'strconv.Atoi: parsing "{bad}": invalid syntax'
 
 
 def _calendar(seconds: int) -> _Calendar:
