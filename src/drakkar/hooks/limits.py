@@ -1,0 +1,116 @@
+"""The hook that makes the driver enforce a container's share of GPU memory.
+
+The container says how much it asks for and may use, in MiB, by two variables; the driver (branch R615 on) counts by
+control group, version 2. NVML is loaded from the host's driver root, which the administrator names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Final
+
+from .errors import HookError
+from .state import ContainerState
+
+__all__ = ["apply_cuda_memory_limits"]
+
+_REQUEST: Final = "NVIDIA_GPU_MEMORY_REQUEST"
+_LIMIT: Final = "NVIDIA_GPU_MEMORY_LIMIT"
+_MIB: Final = 1 << 20
+_MOST_MIB: Final = (2**64 - 1) // _MIB
+_LIBRARY: Final = "libnvidia-ml.so.1"
+_FOLDERS: Final = (
+    "usr/lib64",
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
+    "usr/lib/x86_64-linux-gnu/nvidia/current",
+    "usr/lib/aarch64-linux-gnu/nvidia/current",
+    "lib64",
+    "lib/x86_64-linux-gnu",
+    "lib/aarch64-linux-gnu",
+    "",
+)
+
+
+def apply_cuda_memory_limits(state: ContainerState, driver_root: str, gpus: list[str], host_root: str) -> None:
+    """Sets the soft and the hard limit of each GPU for the container's control group.
+
+    A request alone has the card as its limit, a limit alone is also the request; without either nothing happens.
+
+    Args:
+        state: the container; ``pid`` leads to its control group.
+        driver_root: where the driver's libraries are.
+        gpus: UUIDs.
+        host_root: where the host's /proc and /sys are, "/" but in tests.
+    """
+    request, limit = _mebibytes(state, _REQUEST), _mebibytes(state, _LIMIT)
+    if request is None and limit is None:
+        return
+    if not all(gpu.strip() for gpu in gpus):
+        raise HookError("--gpu-id is empty")
+    hard = _MOST_MIB if limit is None else limit
+    soft = hard if request is None else request
+    if soft > hard:
+        raise HookError(f"{_REQUEST} ({soft} MiB) is more than {_LIMIT} ({hard} MiB)")
+    group = _control_group(state.pid, host_root.rstrip("/"))
+    library = next(
+        (path for folder in _FOLDERS if os.path.exists(path := os.path.join(driver_root or "/", folder, _LIBRARY))), ""
+    )
+    if not library:
+        raise HookError(f"no {_LIBRARY} below {driver_root or '/'}")
+    most = 2**64 - 1
+    _set(library, group, most if soft == _MOST_MIB else soft * _MIB, most if hard == _MOST_MIB else hard * _MIB, gpus)
+
+
+def _mebibytes(state: ContainerState, name: str) -> int | None:
+    text = state.variable(name)
+    if text is None:
+        return None
+    if re.fullmatch(r"[0-9]{1,20}", text, re.ASCII) is None or int(text) > _MOST_MIB:
+        raise HookError(f"{name} is {text!r}, not a number of MiB")
+    return int(text)
+
+
+def _control_group(pid: int, host: str) -> str:
+    if not os.path.exists(f"{host}/sys/fs/cgroup/cgroup.controllers"):
+        raise HookError("memory limits need control groups version 2, this host has version 1")
+    try:
+        with open(f"{host}/proc/{pid}/cgroup", encoding="utf-8", errors="surrogateescape") as file:
+            paths = [line.rstrip("\n")[3:] for line in file if line.startswith("0::")]
+    except OSError as error:
+        raise HookError(f"cannot read the control group of process {pid}: {error.strerror}") from None
+    if not paths or not paths[0].startswith("/") or ".." in paths[0].split("/"):
+        raise HookError(f"process {pid} has no control group of version 2 that is visible here")
+    return f"{host}/sys/fs/cgroup{paths[0]}"
+
+
+def _set(library: str, group: str, soft: int, hard: int, gpus: list[str]) -> None:
+    """nvmlDeviceSetMemoryLimits_v1: a pointer to the group's path and two 64-bit numbers of bytes."""
+    import ctypes
+
+    class Limits(ctypes.Structure):
+        _fields_ = (("path", ctypes.c_char_p), ("soft", ctypes.c_ulonglong), ("hard", ctypes.c_ulonglong))
+
+    try:
+        nvml = ctypes.CDLL(library)
+        setter = nvml.nvmlDeviceSetMemoryLimits_v1
+        start, by_uuid, stop = nvml.nvmlInit_v2, nvml.nvmlDeviceGetHandleByUUID, nvml.nvmlShutdown
+    except OSError as error:
+        raise HookError(f"cannot load {library}: {error}") from None
+    except AttributeError:
+        raise HookError(f"{library} has no memory limits: a driver of branch R615 or newer is needed") from None
+    _check("nvmlInit", start())
+    try:
+        for gpu in gpus:
+            handle = ctypes.c_void_p()
+            _check(f"nvmlDeviceGetHandleByUUID {gpu}", by_uuid(gpu.encode(), ctypes.byref(handle)))
+            limits = Limits(os.fsencode(group), soft, hard)
+            _check(f"nvmlDeviceSetMemoryLimits {gpu}", setter(handle, ctypes.byref(limits)))
+    finally:
+        stop()
+
+
+def _check(call: str, code: int) -> None:
+    if code != 0:
+        raise HookError(f"{call} failed with NVML code {code}")
