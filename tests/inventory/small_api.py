@@ -27,6 +27,8 @@ class FakeApi:
         obj = copy.deepcopy(obj)
         metadata = obj.setdefault("metadata", {})
         metadata.setdefault("name", path.rpartition("/")[2])
+        if "/namespaces/" in path:
+            metadata.setdefault("namespace", path.partition("/namespaces/")[2].partition("/")[0])
         metadata.setdefault("uid", old["metadata"]["uid"] if old else f"uid-{next(self._numbers)}")
         metadata["resourceVersion"] = str(next(self._numbers))
         self.objects[path] = obj
@@ -109,13 +111,22 @@ class FakeApi:
         return [
             obj
             for key, obj in sorted(self.objects.items())
-            if key.startswith(path + "/") and _selected(obj, query.get("fieldSelector", ""))
+            if _lies_in(key, path) and _selected(obj, query.get("fieldSelector", ""))
         ]
 
     def _tell(self, event: str, path: str, obj: dict[str, Any]) -> None:
         for prefix, query, queue in self._watchers:
-            if path.startswith(prefix + "/") and _selected(obj, query.get("fieldSelector", "")):
+            if _lies_in(path, prefix) and _selected(obj, query.get("fieldSelector", "")):
                 queue.put_nowait({"type": event, "object": obj})
+
+
+def _lies_in(path: str, collection: str) -> bool:
+    """Whether `path` is of `collection`, in one namespace or in all."""
+    if path.startswith(collection + "/"):
+        return True
+    group, _, plural = collection.rpartition("/")
+    rest = path.removeprefix(group).split("/")
+    return path.startswith(group) and rest[1:2] == ["namespaces"] and rest[3:4] == [plural]
 
 
 def _selected(obj: dict[str, Any], selector: str) -> bool:

@@ -68,6 +68,8 @@ def command() -> None:
 @click.option(
     "--shares", default="", metavar="memory|unlimited|N", help="Let claims share a GPU: by memory, or in N shares."
 )
+@click.option("--adopt", is_flag=True, help="Take over the claims that NVIDIA's driver has prepared on this node.")
+@click.option("--hand-back", is_flag=True, help="Leave the node with its prepared claims to NVIDIA's driver; end.")
 @click.option(
     "--http-address",
     default="",
@@ -91,6 +93,8 @@ def gpu(
     instance: str,
     dynamic_mig: bool,
     shares: str,
+    adopt: bool,
+    hand_back: bool,
     http_address: str,
     log_format: Literal["text", "json"],
     kubeconfig: Path | None,
@@ -98,19 +102,26 @@ def gpu(
     namespace: str,
 ) -> None:
     """Publish and prepare this host's GPUs (or those of a simulated machine) for a kubelet until SIGTERM."""
-    from drakkar.drivers.gpu.process import Paths, run
+    from drakkar.drivers.gpu import process
     from drakkar.drivers.kit import logs
     from drakkar.vendors.nvidia.published import PublishOptions
 
     logs.configure(log_format)
     name = node_name or socket.gethostname().lower()
-    run(
-        _simulated(model, machine_dir, name) if model else _real(driver_root, device_root, host_driver_root, name),
+    machine = _simulated(model, machine_dir, name) if model else _real(driver_root, device_root, host_driver_root, name)
+    paths = process.Paths(plugins_dir, registry_dir, cdi_dir, state_dir)
+    if hand_back:
+        held = process.hand_back(machine, paths=paths)
+        click.echo(f"handed back {len(held)} claims: " + (", ".join(str(one.claim) for one in held) or "none held"))
+        return
+    process.run(
+        machine,
         kubeconfig=kubeconfig,
         context=context,
-        paths=Paths(plugins_dir, registry_dir, cdi_dir, state_dir),
+        paths=paths,
         instance=instance,
         http_address=http_address,
+        adopt=adopt,
         options=PublishOptions(dynamic_mig=dynamic_mig, shares=_shares(shares)),
         on_ready=lambda _: click.echo("ready: slices published, plugin serving", err=True),
     )

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 from drakkar.drivers.gpu.kind import GpuKind
+from drakkar.drivers.gpu.predecessor import NvidiaCheckpoint
 from drakkar.drivers.kit import NodeDriver
 from drakkar.errors import DrakkarError
 from drakkar.hardware.machine import MachineEvent
@@ -28,7 +29,10 @@ _POLL_SECONDS = 1.0
 
 
 class GpuDriver:
-    """`gpu.nvidia.com` on node `node_name` with the GPUs of `machine`; arguments as for `NodeDriver`."""
+    """`gpu.nvidia.com` on node `node_name` with the GPUs of `machine`; arguments as for `NodeDriver`.
+
+    With `adopt` it takes over what NVIDIA's driver prepared there.
+    """
 
     def __init__(
         self,
@@ -43,6 +47,7 @@ class GpuDriver:
         clock: Clock | None = None,
         options: PublishOptions | None = None,
         instance: str = "",
+        adopt: bool = False,
     ) -> None:
         self.machine = machine
         self.kind = GpuKind(machine, node_name, options or PublishOptions())
@@ -58,6 +63,7 @@ class GpuDriver:
             boot_id=machine.boot_id,
             clock=clock,
             instance=instance,
+            predecessor=NvidiaCheckpoint(plugins_dir / DRIVER, machine.boot_id) if adopt else None,
         )
         self._seen = -1
         self._unsubscribe: Callable[[], None] | None = None

@@ -16,13 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drakkar.drivers.gpu.driver import GpuDriver
+from drakkar.drivers.gpu.predecessor import NvidiaCheckpoint
+from drakkar.drivers.kit import takeover
+from drakkar.drivers.kit.cdi_files import ClaimFiles
+from drakkar.drivers.kit.driver import JOURNAL_NAME
 from drakkar.drivers.kit.endpoint import Endpoint, parse_address
 from drakkar.errors import DrakkarError
 from drakkar.kube import kubeconfig as kubeconfigs
 from drakkar.kube.client import Client
 from drakkar.kube.https import HttpsTransport
+from drakkar.preparation.claims import ClaimLedger, HeldClaim
+from drakkar.preparation.plugin import refuse_second
 from drakkar.vendors.nvidia.machine import NvidiaMachine
-from drakkar.vendors.nvidia.published import PublishOptions
+from drakkar.vendors.nvidia.published import DRIVER, PublishOptions
 
 _log = logging.getLogger(__name__)
 
@@ -95,17 +101,16 @@ def hand_back(machine: NvidiaMachine, *, paths: Paths = Paths()) -> list[HeldCla
         DrakkarError: it runs, or NVIDIA's checkpoint is damaged.
     """
 
+    folder = paths.plugins_dir / DRIVER
+
     async def main() -> list[HeldClaim]:
-        driver = GpuDriver(
-            machine,
-            node_name=machine.name,
-            client=Client(Nowhere()),
-            plugins_dir=paths.plugins_dir,
-            registry_dir=paths.registry_dir,
-            cdi_dir=paths.cdi_dir,
-            state_dir=paths.state,
-        )
-        return await driver.hand_back()
+        await refuse_second(folder / "dra.sock", DRIVER)
+        ledger = ClaimLedger(paths.state / JOURNAL_NAME, boot_id=machine.boot_id)
+        try:
+            before = NvidiaCheckpoint(folder, machine.boot_id)
+            return await takeover.hand_back(before, ledger, ClaimFiles(paths.cdi_dir, DRIVER))
+        finally:
+            ledger.close()
 
     return asyncio.run(main())
 

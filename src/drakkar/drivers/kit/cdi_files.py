@@ -6,6 +6,7 @@ left over can be told from one in use by its name. The file is rebuilt from the 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -71,6 +72,26 @@ class ClaimFiles:
         """Removes the claim's file; none is fine. Raises CdiError."""
         remove_spec(self.directory, self.path(uid).name)
 
+    def adopt(self, uid: ClaimUID) -> None:
+        """Give the file that another driver of this name wrote for the claim (``.yaml``) our name."""
+        path = self.path(uid)
+        with contextlib.suppress(FileNotFoundError):
+            path.with_suffix(".yaml").rename(path)
+
+    def hand_back(self) -> None:
+        """Give all files the names that the other driver writes and removes; JSON is YAML."""
+        for uid in self.strangers(()):
+            path = self.path(uid)
+            path.rename(path.with_suffix(".yaml"))
+
+    def left_by_other(self) -> list[ClaimUID]:
+        """UIDs of claims that have a file of the other driver here."""
+        return self._uids(".yaml")
+
+    def remove_left_by_other(self, uid: ClaimUID) -> None:
+        """Remove the other driver's file of the claim; none is fine. Raises CdiError."""
+        remove_spec(self.directory, self.path(uid).with_suffix(".yaml").name)
+
     def sweep(self) -> None:
         """Removes half-made files that a driver of this kind left when it was killed while writing."""
         mark = self.kind.encode()
@@ -84,16 +105,18 @@ class ClaimFiles:
     def strangers(self, known: Iterable[ClaimUID]) -> list[ClaimUID]:
         """UIDs of claims that have a file here and are not in `known`."""
         kept = set(known)
+        return [uid for uid in self._uids(".json") if uid not in kept]
+
+    def _uids(self, suffix: str) -> list[ClaimUID]:
         try:
             names = [entry.name for entry in self.directory.iterdir()]
         except OSError:
             return []
-        uids = (
-            ClaimUID(name.removeprefix(self._prefix).removesuffix(".json"))
+        return sorted(
+            ClaimUID(name.removeprefix(self._prefix).removesuffix(suffix))
             for name in names
-            if name.startswith(self._prefix) and name.endswith(".json")
+            if name.startswith(self._prefix) and name.endswith(suffix)
         )
-        return sorted(uid for uid in uids if uid not in kept)
 
 
 def _replace(target: str, text: bytes) -> None:

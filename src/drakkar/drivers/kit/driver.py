@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from drakkar.api.identities import DeviceKey
-from drakkar.drivers.kit import handover, logs
+from drakkar.drivers.kit import handover, logs, takeover
 from drakkar.drivers.kit.allocation import AllocatedClaim, AllocatedDevice, allocated_claim, from_journal
 from drakkar.drivers.kit.cdi_files import ClaimFiles
 from drakkar.drivers.kit.figures import Figures
 from drakkar.drivers.kit.kind import DeviceKind, Health, PreparationError
+from drakkar.drivers.kit.takeover import Predecessor
 from drakkar.errors import DrakkarError
 from drakkar.inventory.publishing import SlicePublisher
 from drakkar.kube.apierrors import ApiError
@@ -58,6 +59,7 @@ class NodeDriver:
         state_dir: where the journal lies; it must survive restarts of the driver.
         boot_id: identity of the machine's boot; claims of another boot are forgotten. Default: this host's.
         instance: a name of its own for a second instance during a rolling update.
+        predecessor: another driver of this name whose prepared claims are taken over at the start.
     """
 
     def __init__(
@@ -73,8 +75,10 @@ class NodeDriver:
         boot_id: str | None = None,
         clock: Clock | None = None,
         instance: str = "",
+        predecessor: Predecessor | None = None,
     ) -> None:
         self.kind = kind
+        self._predecessor = predecessor
         self.node_name = node_name
         self.files = ClaimFiles(cdi_dir, kind.driver)
         self._client = client
@@ -301,8 +305,7 @@ class NodeDriver:
     async def _make_ready(self, claim: AllocatedClaim) -> PrepareResult:
         self._check_partitions(claim)
         uid = claim.claim.uid
-        exclusive = [key for key, device in self._keys(claim) if not device.admin_access]
-        shared = [key for key, device in self._keys(claim) if key in exclusive and self._shares(claim, device)]
+        exclusive, shared = self._exclusive_and_shared(claim)
         self._claims.check(claim.claim, exclusive, shared)  # a conflict must be found before anything can be undone
         intent = self._claims.begin(claim.claim, exclusive, shared=shared, detail=claim.to_json())
         try:
@@ -436,6 +439,11 @@ class NodeDriver:
         )
         return replace(claim, devices=devices)
 
+    def _exclusive_and_shared(self, claim: AllocatedClaim) -> tuple[list[DeviceKey], list[DeviceKey]]:
+        """The devices that the claim holds, and those of them that others may hold, too."""
+        exclusive = [key for key, device in self._keys(claim) if not device.admin_access]
+        return exclusive, [key for key, one in self._keys(claim) if key in exclusive and self._shares(claim, one)]
+
     def _shares(self, claim: AllocatedClaim, device: AllocatedDevice) -> bool:
         return device.share_id is not None or device.device in self.kind.shareable(claim)
 
@@ -465,6 +473,8 @@ class NodeDriver:
             self._events.record(self._node_object(), "Warning", "JournalDamaged", str(ledger.damage))
         for held in ledger.forgotten:
             self.files.remove(held.claim.uid)
+        if self._predecessor is not None:
+            await self._take_over(self._predecessor, ledger)
         for held in list(ledger.claims.values()):
             claim = from_journal(held.claim, held.detail)
             try:
@@ -484,6 +494,29 @@ class NodeDriver:
         for uid in self.files.strangers(ledger.claims):
             _log.info("removing the CDI file of claim %s, which nobody holds", uid)
             self.files.remove(uid)
+
+    async def _take_over(self, predecessor: Predecessor, ledger: ClaimLedger) -> None:
+        def keys(claim: AllocatedClaim) -> dict[str, list[DeviceKey]]:
+            exclusive, shared = self._exclusive_and_shared(claim)
+            return {"devices": exclusive, "shared": shared}
+
+        async def undo(claim: AllocatedClaim) -> None:
+            await self.kind.deactivate(self._not_held_by_others(claim))
+
+        await takeover.take_over(
+            predecessor,
+            ledger,
+            self.files,
+            self._client,
+            driver=self.driver_name,
+            pool=self.node_name,
+            keys=keys,
+            undo=undo,
+            tell=lambda *event: self._events.record(self._node_object(), *event),
+        )
+        for uid in self.files.left_by_other():
+            self.files.remove_left_by_other(uid)
+        predecessor.taken_over()
 
     def _node_object(self) -> dict[str, Any]:
         return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.node_name, "uid": self.node_name}}
