@@ -32,6 +32,10 @@ class DirectoryWatch:
         self._descriptor = descriptor
         self._directories = dict(directories)
 
+    def fileno(self) -> int:
+        """The descriptor, readable as soon as something changed: for whoever wants to wait."""
+        return self._descriptor
+
     def changed(self) -> set[str] | None:
         """Paths of files that changed since the last call; None when the kernel lost count and all may have."""
         paths: set[str] = set()

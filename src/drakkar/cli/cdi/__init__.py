@@ -11,5 +11,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "devices": ("devices:devices", "Print the names of the devices that can be resolved."),
     "show": ("devices:show", "Show what a device changes in a container, and which line of which file says so."),
     "validate": ("validate:command", "Check files; every problem with its line and column."),
+    "generate": ("generate:command", "Print or write the specification of this host's GPUs."),
+    "transform": ("transform:command", "Change a specification's root."),
+    "watch": ("watch:command", "Keep a specification true while driver, MIG devices or nodes change."),
     "inject": ("inject:command", "Print an OCI configuration as it is with devices injected."),
 }

@@ -250,19 +250,20 @@ _Answer = tuple[Sequence[Device], ContainerEdits]
 
 def _nvml(site: _Site, mode: str) -> _Answer:
     options, machine = site.options, site.machine
+    empty = "none" in options.device_ids
+    if not machine.devices() and not empty:
+        reasons = "; ".join(fault.message for fault in machine.faults())
+        raise DrakkarError(
+            f"no GPU can be given to containers: {reasons}",
+            reason="NoDevices",
+            subject=options.driver_root,
+            next_step="load the driver, name its root with --driver-root, or wait for it with drakkar cdi watch",
+        )
     common = site.edits(
         character_devices(site.devices, _CONTROL_NODES) + _driver_files(site.driver, options.hooks, options)
     )
-    if "none" in options.device_ids:
+    if empty:
         return [Device(name="none", container_edits=ContainerEdits(env=_NOTHING))], common
-    if not machine.devices():
-        reasons = "; ".join(fault.message for fault in machine.faults())
-        raise DrakkarError(
-            f"no GPU can be given to containers yet: {reasons}",
-            reason="NoDevices",
-            subject=options.driver_root,
-            next_step="load the driver, or wait with drakkar cdi watch",
-        )
     if machine.library is None:
         site.notes.append("libnvidia-ml.so.1 cannot be used: the GPUs are the kernel module's, without MIG devices")
     lost = [gpu for gpu in machine.devices() if gpu.lost]
