@@ -1,6 +1,7 @@
 """Bad input of any kind: one clear sentence, a failing exit status, and everything else goes on."""
 
 import asyncio
+import errno
 import os
 import socket
 import ssl
@@ -130,16 +131,17 @@ def test_a_token_that_cannot_be_one_is_replaced(world: World, kept: bytes) -> No
 
 
 def test_a_full_disk_is_no_damage(tmp_path: Path) -> None:
-    import sqlite3
-
+    from drakkar.cluster.store.disk import Disk
     from drakkar.cluster.store.log import Log, LogError
 
-    asyncio.run(Log(tmp_path).close())
-    full = sqlite3.OperationalError("database or disk is full")
-    full.sqlite_errorcode = sqlite3.SQLITE_FULL
-    with mock.patch("sqlite3.connect", side_effect=full), pytest.raises(LogError, match="cannot be used") as raised:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with (
+        mock.patch.object(Disk, "allocate", side_effect=full),
+        pytest.raises(LogError, match="cannot be used") as raised,
+    ):
         Log(tmp_path)
     assert raised.value.reason == "LogUnusable"
+    assert list(tmp_path.glob("0*")) == []
 
 
 @pytest.mark.parametrize(

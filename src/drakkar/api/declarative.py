@@ -87,9 +87,9 @@ def _silent(steps: Sequence[list[Any]]) -> bool:
 
 
 _ABOUT_VALUES: Final = frozenset((
-    "call", "EachValSliceVal", "EachMapVal", "EachMapKey", "MaxItems", "MaxBytes", "MaxLength", "Enum", "ValSliceUnique",
-    "ShortName", "LongName", "LongNameCaseless", "LabelKey", "UUID", "ResourcePoolName", "ResourceFullyQualifiedName",
-    "ExtendedResourceName", "ForbiddenPointer",
+    "call", "EachValSliceVal", "EachMapVal", "EachMapKey", "MaxItems", "MaxBytes", "MaxLength", "Enum",
+    "ValSliceUnique", "ShortName", "LongName", "LongNameCaseless", "LabelKey", "UUID", "ResourcePoolName",
+    "ResourceFullyQualifiedName", "ExtendedResourceName", "ForbiddenPointer",
 ))  # fmt: skip
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from drakkar.cluster.store import Log, LogError, Store
+from drakkar.cluster.store.disk import Disk
 
 
 def config(name: str, text: str = "") -> dict[str, Any]:
@@ -50,23 +51,23 @@ def test_a_restart_finds_every_object_and_goes_on_counting(tmp_path: Path) -> No
     asyncio.run(main())
 
 
-def test_writes_of_one_moment_share_a_transaction(tmp_path: Path) -> None:
+def test_writes_of_one_moment_share_a_sync(tmp_path: Path) -> None:
+    class Counting(Disk):
+        syncs = 0
+
+        def sync(self, handle: int) -> None:
+            self.syncs += 1
+            super().sync(handle)
+
     async def main() -> int:
-        log = Log(tmp_path)
-        store = Store(log)
-        transactions = 0
-        commit = log._transaction
-
-        def counted(*arguments: Any) -> None:
-            nonlocal transactions
-            transactions += 1
-            commit(*arguments)
-
-        log._transaction = counted  # type: ignore[method-assign]
+        disk = Counting()
+        store = Store(Log(tmp_path, disk=disk))
+        before = disk.syncs
         versions = [store.create("configmaps", str(n), config(str(n))).version for n in range(100)]
         await asyncio.gather(*(store.durable(version) for version in versions))
+        syncs = disk.syncs - before
         await store.close()
-        return transactions
+        return syncs
 
     assert asyncio.run(main()) == 1
 
@@ -107,55 +108,88 @@ def test_kill_at_any_moment_loses_nothing_acknowledged(tmp_path: Path, after: in
     assert not missing
 
 
-def test_a_damaged_file_stops_the_start_and_stays_as_it_was(tmp_path: Path) -> None:
+def test_damage_stops_the_start_and_the_file_stays_as_it_was(tmp_path: Path) -> None:
     asyncio.run(_write(tmp_path, *(f"n{number}" for number in range(200))))
-    path = tmp_path / "objects.sqlite"
+    path = tmp_path / "00000001.log"
     data = bytearray(path.read_bytes())
-    data[len(data) // 2 : len(data) // 2 + 4096] = b"\xff" * 4096
+    data[len(data) // 2 : len(data) // 2 + 64] = b"\xff" * 64
     path.write_bytes(data)
     with pytest.raises(LogError) as caught:
         asyncio.run(_reopened(tmp_path))
-    assert caught.value.reason == "DamagedState" and caught.value.subject == str(path)
+    assert caught.value.reason == "DamagedState" and caught.value.subject == str(tmp_path)
+    assert "00000001.log: a broken record at byte" in str(caught.value)
     assert path.read_bytes() == bytes(data)
 
 
-def test_a_changed_row_is_found_by_its_checksum(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"", "00000001.log is empty"), (b"DRKKR", "only 5 bytes long"), (b"hello" * 100, "does not begin as a file of")],
+)
+def test_a_file_that_cannot_be_a_log_is_no_empty_cluster(tmp_path: Path, content: bytes, said: str) -> None:
     asyncio.run(_write(tmp_path, "a"))
-    database = sqlite3.connect(tmp_path / "objects.sqlite")
-    database.execute("UPDATE objects SET value = '{}'")
-    database.commit()
-    database.close()
-    with pytest.raises(LogError, match="does not match its checksum"):
+    (tmp_path / "00000001.log").write_bytes(content)
+    with pytest.raises(LogError, match=said):
         asyncio.run(_reopened(tmp_path))
 
 
-def test_a_file_that_is_no_log_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "objects.sqlite").write_bytes(b"hello" * 1000)
-    with pytest.raises(LogError, match="damaged"):
+def test_a_log_that_is_missing_behind_its_state_is_damage(tmp_path: Path) -> None:
+    asyncio.run(_write(tmp_path, "a"))
+    (tmp_path / "00000001.log").rename(tmp_path / "00000003.log")
+    with pytest.raises(LogError, match="00000001.log is missing"):
         asyncio.run(_reopened(tmp_path))
 
 
-def test_the_damaged_tail_of_the_write_ahead_log_is_cut_and_said(tmp_path: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    for _ in range(10):
-        process.stdout.readline()
-    process.kill()
-    process.wait()
-    wal = tmp_path / "objects.sqlite-wal"
-    data = bytearray(wal.read_bytes())
-    data[-100:] = b"\0" * 100
-    wal.write_bytes(data)
+def test_files_of_a_later_or_an_earlier_format_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "objects.sqlite").write_bytes(b"SQLite format 3")
+    with pytest.raises(LogError, match="earlier development version"):
+        asyncio.run(_reopened(tmp_path / "old"))
+    asyncio.run(_write(tmp_path, "a"))
+    path = tmp_path / "00000001.log"
+    data = bytearray(path.read_bytes())
+    data[8] = 99
+    path.write_bytes(data)
+    with pytest.raises(LogError, match="format 99, newer"):
+        asyncio.run(_reopened(tmp_path))
 
-    async def main() -> tuple[int, list[str]]:
+
+@pytest.mark.parametrize("cut", [1, 20, 100])
+def test_a_torn_end_is_cut_at_the_last_whole_record_and_said(tmp_path: Path, cut: int) -> None:
+    asyncio.run(_write(tmp_path, "a", "b", "c"))
+    path = tmp_path / "00000001.log"
+    path.write_bytes(path.read_bytes()[:-cut])
+
+    async def main() -> list[str]:
         log = Log(tmp_path)
-        count = len(Store(log).collection("configmaps"))
-        await log.close()
-        return count, log.notes
+        store = Store(log)
+        assert [stored.key for stored in store.collection("configmaps").objects()] == ["a", "b"]
+        stored = store.create("configmaps", "d", config("d"))
+        await store.durable(stored.version)
+        await store.close()
+        return log.notes
 
-    count, notes = asyncio.run(main())
-    assert count > 0
-    assert len(notes) == 1 and "cut at the last whole transaction" in notes[0]
+    notes = asyncio.run(main())
+    assert len(notes) == 1 and "cut at the last whole record" in notes[0]
+    assert set(asyncio.run(_reopened(tmp_path))) == {"a", "b", "d"}, "and the cut place was written over"
+
+
+def test_a_log_that_has_grown_begins_anew_and_nothing_changes(tmp_path: Path) -> None:
+    async def main() -> dict[str, int]:
+        store = Store(Log(tmp_path, compact_from=4000))
+        for turn in range(40):
+            for name in ("a", "b", "c"):
+                write = store.update if turn else store.create
+                stored = write("configmaps", name, config(name, str(turn)))
+            await store.durable(stored.version)
+        await store.durable(store.delete("configmaps", "b").version)
+        await store.close()
+        return {one.key: one.version for one in store.collection("configmaps").objects()}
+
+    expected = asyncio.run(main())
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert "00000001.log" not in names and len(names) <= 5, names
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 20_000
+    assert asyncio.run(_reopened(tmp_path)) == expected and set(expected) == {"a", "c"}
 
 
 def test_two_processes_cannot_share_a_directory(tmp_path: Path) -> None:
@@ -170,24 +204,65 @@ def test_two_processes_cannot_share_a_directory(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+class FullDisk(Disk):
+    """A disk that has room for `room` more bytes of log."""
+
+    room = 1 << 40
+
+    def allocate(self, handle: int, offset: int, size: int) -> None:
+        if size > self.room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.room -= size
+        super().allocate(handle, offset, size)
+
+    def write(self, handle: int, data: bytes, offset: int) -> None:
+        if self.room < 0:  # even space that was promised is gone
+            super().write(handle, data[: len(data) // 2], offset)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().write(handle, data, offset)
+
+
 def test_a_failed_commit_is_told_and_tried_again(tmp_path: Path) -> None:
     async def main() -> None:
-        log = Log(tmp_path)
-        store = Store(log)
-        commit = log._transaction
-
-        def full(*_: Any) -> None:
-            raise sqlite3.OperationalError("database or disk is full")
-
-        log._transaction = full  # type: ignore[method-assign]
+        disk = FullDisk()
+        store = Store(Log(tmp_path, disk=disk))
+        disk.room = -1
         first = store.create("configmaps", "a", config("a"))
-        with pytest.raises(LogError, match="disk is full"):
+        with pytest.raises(LogError, match="No space left on device"):
             await store.durable(first.version)
-        log._transaction = commit  # type: ignore[method-assign]
+        assert store.failing
+        with pytest.raises(LogError, match="No space left on device"):
+            await store.recover()
+        disk.room = 1 << 40
+        await store.recover()
+        assert not store.failing
         second = store.create("configmaps", "b", config("b"))
         await store.durable(second.version)
         await store.close()
         assert set(await _reopened(tmp_path)) == {"a", "b"}
+
+    asyncio.run(main())
+
+
+def test_a_full_disk_refuses_new_writes_while_accepted_ones_still_fit(tmp_path: Path) -> None:
+    async def main() -> None:
+        disk = FullDisk()
+        store = Store(Log(tmp_path, disk=disk))
+        disk.room = 1000
+        big, accepted = "x" * 500_000, 0
+        while not store.failing:
+            stored = store.create("configmaps", f"n{accepted}", config(f"n{accepted}", big))
+            await store.durable(stored.version)  # none of them fails
+            accepted += 1
+        assert accepted > 3
+        with pytest.raises(LogError) as caught:
+            await store.recover()
+        assert caught.value.reason == "DiskFull"
+        disk.room = 1 << 40
+        await store.recover()
+        await store.durable(store.create("configmaps", "last", config("last")).version)
+        await store.close()
+        assert len(await _reopened(tmp_path)) == accepted + 1
 
     asyncio.run(main())
 

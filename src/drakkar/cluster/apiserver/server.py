@@ -47,6 +47,7 @@ _VERBS: Final[dict[str, Handler]] = {
     "delete": deleting.delete,
     "deletecollection": deleting.delete_collection,
 }
+_READING: Final = frozenset(("get", "list", "watch"))
 _OWN_KIND: Final[dict[str, Handler]] = {"get": reading.get, "update": updating.update, "patch": updating.patch}
 _SUBRESOURCES: Final[dict[str, dict[str, Handler]]] = {
     "status": _OWN_KIND,
@@ -140,7 +141,8 @@ class ApiServer:
         except DecodeError as error:
             answer = Answer(error.code, error.status())
         except LogError as error:
-            answer = Answer(500, statuses.internal_error(str(error)).status)
+            told = statuses.unwritable(str(error), full=error.reason == "DiskFull")
+            answer = Answer(told.code, told.status)
         except RecursionError:
             answer = Answer(400, statuses.bad_request("the object is nested too deeply").status)
         except Exception as error:
@@ -214,6 +216,8 @@ class ApiServer:
         if not info.is_resource:
             return endpoints.answer(self, request, info)
         row = self.target(info, request.method)
+        if self.store.failing and info.verb not in _READING:
+            await self.store.recover()  # refused before anybody can see it, not after
         now = self.clock.now()
         call = Call(
             self, request.method, request.path, request.query, repeated, headers, request.body, user, now, info, row

@@ -203,6 +203,11 @@ def internal_error(message: str) -> StatusError:
     return StatusError(status(500, f"Internal error occurred: {message}", details={"causes": [{"message": message}]}))
 
 
+def unwritable(message: str, *, full: bool) -> StatusError:
+    """The write cannot be made durable; 507 (RFC 4918) where space would help."""
+    return StatusError(status(507, message, "InsufficientStorage")) if full else internal_error(message)
+
+
 def not_implemented(message: str) -> StatusError:
     return StatusError(status(501, message, "NotImplemented"))
 

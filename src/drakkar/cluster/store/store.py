@@ -93,6 +93,16 @@ class Store:
         if self._log is not None:
             await self._log.durable(version)
 
+    @property
+    def failing(self) -> bool:
+        """Whether writes cannot be made durable at present: ask `recover` before the next one."""
+        return self._log is not None and self._log.failing
+
+    async def recover(self) -> None:
+        """Try again to write what could not be written; raises `LogError` if it still cannot."""
+        if self._log is not None:
+            await self._log.recover()
+
     async def close(self) -> None:
         """Write what is pending and release the log; later writes stay in memory. Closing twice is fine."""
         if self._log is not None:
@@ -103,6 +113,10 @@ class Store:
         self._version = self._floor = max(log.version, 1)
         for name, stored in log.objects():
             self.collection(name).load(stored)
+        log.state = self._everything
+
+    def _everything(self) -> tuple[int, list[tuple[str, StoredObject]]]:
+        return self._version, [(name, one) for name, found in self._collections.items() for one in found.objects()]
 
 
 def _nobody(collection: str) -> None:
