@@ -33,11 +33,11 @@ bench: setup ## figures, printed as tables
 vectors: setup ## run a folder of cases: make vectors KIND=cel DIR=folder
 	@$(PYTHON_BIN) -m tools.vectors $(KIND) $(DIR)
 
-bench-allocation: setup ## race the allocator: make bench-allocation DIR=folder (ALLOCATION_ORACLE: the Go side)
-	@$(PYTHON_BIN) -m bench.allocation $(if $(filter command line,$(origin DIR)),$(DIR)) --oracle "$$ALLOCATION_ORACLE"
+bench-allocation: setup ## race the allocator against upstream's: make bench-allocation DIR=folder
+	@$(PYTHON_BIN) -m bench.allocation $(if $(filter command line,$(origin DIR)),$(DIR))
 
-fuzz: setup ## race the allocator against the upstream library for two minutes (ALLOCATION_ORACLE: the Go side)
-	@$(PYTHON_BIN) -m tools.fuzz_allocation $(if $(ALLOCATION_ORACLE),--oracle "$(ALLOCATION_ORACLE)",--mutants) --seconds 120
+fuzz: setup ## race allocator and CEL against the upstream libraries: make fuzz SECONDS=120 SEED=1
+	@$(PYTHON_BIN) -m tools.fuzz_race --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED))
 
 conformance: setup ## run a folder of recorded conversations: make conformance DIR=folder
 	@$(PYTHON_BIN) -m tools.conformance $(DIR)

@@ -102,9 +102,9 @@ class Race:
                 return False
         return True
 
-    def smallest(self, case: Json, tree: Any, seconds: float = SHRINK_SECONDS) -> Json:
+    def smallest(self, case: Json, tree: Any) -> Json:
         """The case with everything taken out that the difference does not need."""
-        until, shrunk = time.monotonic() + seconds, True
+        until, shrunk = time.monotonic() + SHRINK_SECONDS, True
         while shrunk:
             shrunk = False
             for candidate, smaller in self.room.smaller(case, tree):

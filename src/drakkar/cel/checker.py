@@ -252,7 +252,7 @@ class _Checker:
         fitting = [self.expect(operand, types.BOOL) for operand in node.arguments]
         node.overloads = ()
         # Upstream checks a balanced tree of binary operators: only what hangs directly from its root spoils the whole.
-        direct = fitting if len(fitting) == 2 else fitting[2:3]
+        direct = fitting if len(fitting) == 2 else fitting[2:] if len(fitting) == 3 else ()
         return types.BOOL if all(direct) else types.ERROR
 
     def optional_select(self, node: CallNode) -> Type:

@@ -223,7 +223,8 @@ def _flatten_price(arguments: Any, _: Any) -> int:
             given = "*types.Err" if type(arguments[1]) is Failure else go_name(arguments[1])
             raise Panic(f"internal error: interface conversion: ref.Val is {given}, not types.Int")
         depth = arguments[1] if arguments[1] >= 0 else 1
-    return 11 + int(size_of(arguments[0]) * float(depth))
+    price = int(size_of(arguments[0]) * float(depth))
+    return 11 + (price if price < 1 << 64 else 1 << 63)  # what Go makes of a double too large for 64 bits
 
 
 def _square_price(position: int) -> Price:
