@@ -2,7 +2,9 @@
 
 ``ldconfig`` reads and writes an untrusted tree as root. It gets: a mount table of its own without any procfs below the
 root (``/proc/1/root`` would lead out of every chroot), the container's root as its own, four capabilities, a fixed
-environment, no open files, and two minutes. The host's program is executed, never one of the container.
+environment, no open files, and two minutes. The host's program is executed, never one of the container. It writes to
+``NAME~`` without looking what that is (a hard link, say), so its two files get fresh folders: the cache one in the
+root, from which it is then put into place, the auxiliary cache an empty file system over its usual one.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from .state import ContainerState
 
 __all__ = ["update_ldcache"]
 
+_CACHE: Final = "ld.so.cache"
+_AUXILIARY: Final = "/var/cache/ldconfig"
 _SECONDS: Final = 120
 _ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 _CAPABILITIES: Final = frozenset({1, 2, 3, 18})  # DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, SYS_CHROOT
@@ -45,10 +49,22 @@ def update_ldcache(state: ContainerState, folders: list[str], program: str) -> N
     if folders:
         text = "".join(f"{folder}\n" for folder in dict.fromkeys(folders)).encode()
         root.write(f"/etc/ld.so.conf.d/00-drakkar-{_digest(text):010x}.conf", text, 0o644)
-    arguments = [ldconfig, "-r", f"/proc/self/fd/{root.fileno()}", *([] if cached else ["-N"])]
-    arguments += ["-C", "/etc/ld.so.cache", "-f", "/etc/ld.so.conf"]
     present = [folder for folder in dict.fromkeys(folders) if root.kind(folder) == stat.S_IFDIR]
-    _run([*arguments, *present], root, state.root_path())
+    base = [ldconfig, "-r", f"/proc/self/fd/{root.fileno()}", "-f", "/etc/ld.so.conf"]
+    if not cached:
+        _run([*base, "-N", *present], root, state.root_path())
+        return
+    scratch = f".drakkar-{os.urandom(8).hex()}"
+    os.mkdir(scratch, 0o700, dir_fd=root.fileno())
+    folder = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root.fileno())
+    try:
+        _run([*base, "-C", f"/{scratch}/{_CACHE}", *present], root, state.root_path())
+        with os.fdopen(os.open(_CACHE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder), "rb") as file:
+            root.write(f"/etc/{_CACHE}", file.read(), 0o644)
+    finally:
+        for name in os.listdir(folder):
+            os.unlink(name, dir_fd=folder)
+        os.rmdir(scratch, dir_fd=root.fileno())
 
 
 def _digest(data: bytes) -> int:
@@ -77,6 +93,9 @@ def _confine_and_execute(arguments: list[str], root: ContainerRoot, path: str) -
         kernel.own_mounts()
         for point in _procfs_below(path):
             kernel.unmount(point)
+        auxiliary = root.look(_AUXILIARY)
+        if auxiliary is not None:
+            kernel.mount("tmpfs", f"/proc/self/fd/{auxiliary}", "tmpfs", 0, "mode=0700")
         nothing = os.open("/dev/null", os.O_RDONLY)
         os.dup2(nothing, 0)
         os.set_inheritable(root.fileno(), True)

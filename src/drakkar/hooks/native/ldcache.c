@@ -71,16 +71,70 @@ static bool drop_capabilities(void) {
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
 }
 
+/* ldconfig writes to aux-cache~ without looking what that is: it gets an empty folder. */
+static bool cover_auxiliary(int root) {
+    int folder = root_look(root, "/var/cache/ldconfig");
+    return folder < 0 || !mount("tmpfs", text("/proc/self/fd/%d", folder), "tmpfs", 0, "mode=0700");
+}
+
 static __attribute__((noreturn)) void confine_and_execute(char **arguments, int root, const char *path) {
     char *const environment[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", NULL};
     int nothing = open("/dev/null", O_RDONLY);
-    if (!unshare(CLONE_NEWNS) && !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) && hide_procfs(path) && nothing >= 0 &&
+    if (!unshare(CLONE_NEWNS) && !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) && hide_procfs(path) &&
+        cover_auxiliary(root) && nothing >= 0 &&
         dup2(nothing, 0) == 0 && fcntl(root, F_SETFD, 0) == 0 && !chdir("/") && drop_capabilities()) {
         alarm(SECONDS);
         execve(arguments[0], arguments, environment);
     }
     fprintf(stderr, "cannot run %s: %s\n", arguments[0], strerror(errno));
     _exit(127);
+}
+
+static void run(char **arguments, int root, const char *path) {
+    char real[PATH_MAX];
+    int status = 0;
+    if (!realpath(path, real))
+        die("%s: %s", path, strerror(errno));
+    pid_t child = fork();
+    if (child == 0)
+        confine_and_execute(arguments, root, real);
+    if (child < 0 || waitpid(child, &status, 0) < 0)
+        die("cannot run %s: %s", arguments[0], strerror(errno));
+    if (WIFSIGNALED(status))
+        die("%s was ended by signal %d", arguments[0], WTERMSIG(status));
+    if (WEXITSTATUS(status))
+        die("%s ended with status %d", arguments[0], WEXITSTATUS(status));
+}
+
+static const char *scratch;
+static int scratch_root = -1;
+
+static void remove_scratch(void) {
+    int folder = openat(scratch_root, scratch, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder >= 0) {
+        unlinkat(folder, "ld.so.cache", 0);
+        unlinkat(folder, "ld.so.cache~", 0);
+    }
+    unlinkat(scratch_root, scratch, AT_REMOVEDIR);
+}
+
+/* The cache is written in a fresh folder, since ldconfig writes to ld.so.cache~ as carelessly, then put into place. */
+static void run_with_cache(char **arguments, int count, int root, const char *path) {
+    size_t length;
+    scratch = fresh_name();
+    scratch_root = root;
+    if (mkdirat(root, scratch, 0700))
+        die("%s: %s", scratch, strerror(errno));
+    atexit(remove_scratch);
+    arguments[count++] = "-C";
+    arguments[count++] = text("/%s/ld.so.cache", scratch);
+    run(arguments, root, path);
+    int folder = openat(root, scratch, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int file = folder < 0 ? -1 : openat(folder, "ld.so.cache", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    char *data = file < 0 ? NULL : file_text(text("/proc/self/fd/%d", file), 1u << 30, &length);
+    if (!data)
+        die("no cache was written: %s", strerror(errno));
+    root_write(root, "/etc/ld.so.cache", data, length, 0644, 0755);
 }
 
 void update_ldcache(struct state *state, struct given *given) {
@@ -95,15 +149,13 @@ void update_ldcache(struct state *state, struct given *given) {
             die("--folder '%s' is not an absolute path", given->folder.at[i]);
     if (!*program)
         die("the host has no ldconfig: %s, %s, %s", CANDIDATES[0], CANDIDATES[1], CANDIDATES[2]);
-    char *path = state_root_path(state), real[PATH_MAX], *lines = "";
+    char *path = state_root_path(state), *lines = "";
     int root = root_open(path), count = 0;
     bool cached = root_look(root, "/etc/ld.so.cache") >= 0;
-    char *arguments[MOST_VALUES + 16] = {(char *)program, "-r", text("/proc/self/fd/%d", root)};
-    count = 3;
-    if (!cached)
-        arguments[count++] = "-N";
-    arguments[count++] = "-C";
-    arguments[count++] = "/etc/ld.so.cache";
+    char *arguments[MOST_VALUES + 16] = {NULL};
+    arguments[count++] = (char *)program;
+    arguments[count++] = "-r";
+    arguments[count++] = text("/proc/self/fd/%d", root);
     arguments[count++] = "-f";
     arguments[count++] = "/etc/ld.so.conf";
     for (int i = 0; i < given->folder.count; i++) {
@@ -121,16 +173,10 @@ void update_ldcache(struct state *state, struct given *given) {
     if (*lines)
         root_write(root, text("/etc/ld.so.conf.d/00-drakkar-%010llx.conf", (unsigned long long)digest(lines) >> 24), lines,
                    strlen(lines), 0644, 0755);
-    if (!realpath(path, real))
-        die("%s: %s", path, strerror(errno));
-    pid_t child = fork();
-    if (child == 0)
-        confine_and_execute(arguments, root, real);
-    int status = 0;
-    if (child < 0 || waitpid(child, &status, 0) < 0)
-        die("cannot run %s: %s", program, strerror(errno));
-    if (WIFSIGNALED(status))
-        die("%s was ended by signal %d", program, WTERMSIG(status));
-    if (WEXITSTATUS(status))
-        die("%s ended with status %d", program, WEXITSTATUS(status));
+    if (cached) {
+        run_with_cache(arguments, count, root, path);
+    } else {
+        arguments[count++] = "-N";
+        run(arguments, root, path);
+    }
 }
