@@ -42,7 +42,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     node = tmp_path / "node"
     files = {
-        "etc/cdi/a.yaml": "cdiVersion: 0.6.0\nkind: nvidia.com/gpu\ndevices: [{name: '0', containerEdits: {env: [A=1]}}]\n",
+        "etc/cdi/a.yaml": "cdiVersion: 0.6.0\nkind: nvidia.com/gpu\n"
+        "devices: [{name: '0', containerEdits: {env: [A=1]}}]\n",
         "var/run/cdi/b.json": json.dumps(
             {
                 "cdiVersion": "0.6.0",

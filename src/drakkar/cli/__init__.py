@@ -24,6 +24,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "metrics": ("metrics", "Print or serve the cluster's devices as Prometheus metrics."),
     "board": ("board", "Serve a page that shows nodes, devices, claims and waiting pods."),
     "fault": ("fault", "Break a simulated node on purpose."),
+    "verify": ("verify", "Compare the devices seen inside a pod with its claims and slices."),
+    "audit": ("audit", "Say who may see every device, and which claims hold devices for nobody."),
     "capture": ("capture", "Take a bundle for `doctor`: objects, events, logs, nodes; no secrets."),
     "node-debug": ("node_debug", "Show what this node has: GPUs, CDI files, runtime, checkpoints."),
     "driver": ("driver", "Run a device driver as a process of its own, against any cluster."),

@@ -102,9 +102,9 @@ def shell(node: str, ssh: str) -> list[str]:
         words = [word.replace("{node}", node) for word in shlex.split(ssh)]
     except ValueError as error:
         raise DrakkarError(f"--ssh {ssh!r} is no command: {error}", reason="InvalidCommand") from None
-    if len(words) == 1 and words[0] != "sh":
-        words = ["ssh", *words]
-    return [*words, "sh", "-s"] if words[-1:] != ["-s"] else words
+    if words == ["sh"] or words[-2:] == ["sh", "-s"]:
+        return [*words[:-2], "sh", "-s"] if len(words) > 1 else ["sh", "-s"]
+    return [*(["ssh"] if len(words) == 1 else []), *words, "sh", "-s"]
 
 
 async def _take(
@@ -118,13 +118,15 @@ async def _take(
     from dataclasses import replace
 
     from drakkar.cli.clients import connect, node_captures
-    from drakkar.evidence.take import pods_worth_logs, take, with_logs
+    from drakkar.evidence.take import RIGHTS_KINDS, pods_worth_logs, take, with_logs
 
     client, connected = connect(kubeconfig, context)
     try:
         click.echo(f"objects and events of {connected.server} …", err=True)
         captures = {**node_captures(connected), **captures}
-        snapshot = await take(client, captures=captures, logs_of=(), namespace=namespace or connected.namespace)
+        snapshot = await take(
+            client, captures=captures, logs_of=(), namespace=namespace or connected.namespace, more=RIGHTS_KINDS
+        )
         if lines:
             wanted = pods_worth_logs(snapshot)
             click.echo(f"logs of {len(wanted)} pods …", err=True)

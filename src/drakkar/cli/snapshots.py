@@ -37,11 +37,13 @@ def source(function: F) -> F:
     return connection(bundle(function))
 
 
-def read(bundle: Path | None, kubeconfig: Path | None, context: str, namespace: str) -> tuple[Snapshot, str]:
+def read(
+    bundle: Path | None, kubeconfig: Path | None, context: str, namespace: str, *, rights: bool = False
+) -> tuple[Snapshot, str]:
     """The objects, and the namespace meant by names without one. Raises `DrakkarError`."""
 
     async def once() -> tuple[Snapshot, str]:
-        async with reader(bundle, kubeconfig, context, namespace) as reading:
+        async with reader(bundle, kubeconfig, context, namespace, rights=rights) as reading:
             return await reading.read(), reading.namespace
 
     import asyncio
@@ -64,9 +66,17 @@ async def taken(kubeconfig: Path | None, context: str, namespace: str) -> tuple[
 
 @contextlib.asynccontextmanager
 async def reader(
-    bundle: Path | None, kubeconfig: Path | None, context: str, namespace: str, *, logs: bool = False
+    bundle: Path | None,
+    kubeconfig: Path | None,
+    context: str,
+    namespace: str,
+    *,
+    logs: bool = False,
+    rights: bool = False,
 ) -> AsyncIterator[Reader]:
     """What reads again and again; with `logs` also logs of pods with claims, and what nodes simulated here show.
+
+    With `rights` also roles and their bindings.
 
     Raises `DrakkarError` at once for a bundle or a kubeconfig that is none.
     """
@@ -81,14 +91,14 @@ async def reader(
         yield Reader(bundle.name, namespace or "default", the_same)
         return
     from drakkar.cli.clients import connect, node_captures
-    from drakkar.evidence.take import take
+    from drakkar.evidence.take import RIGHTS_KINDS, take
 
     client, connected = connect(kubeconfig, context)
     space = namespace or connected.namespace or "default"
 
     async def take_one() -> Snapshot:
         if not logs:
-            return await take(client, logs_of=(), namespace=space)
+            return await take(client, logs_of=(), namespace=space, more=RIGHTS_KINDS if rights else ())
         return await take(client, captures=node_captures(connected), namespace=space)
 
     try:

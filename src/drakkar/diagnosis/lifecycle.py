@@ -13,7 +13,7 @@ from drakkar.diagnosis.situation import GPU_DRIVER, Situation, ready
 from drakkar.diagnosis.verdict import Evidence, Finding
 from drakkar.evidence.snapshot import message_of, name_of, namespace_of, reference
 
-__all__ = ["findings"]
+__all__ = ["findings", "two_allocators"]
 
 Object = dict[str, Any]
 
@@ -31,7 +31,7 @@ def findings(situation: Situation) -> Iterator[Finding]:
         _paused_labels,
         _admission_storm,
         _mig_config,
-        _two_allocators,
+        two_allocators,
     ):
         yield from detect(situation)
 
@@ -328,7 +328,7 @@ def _quoted(line: str) -> str:
     return match[1] if match else line
 
 
-def _two_allocators(situation: Situation) -> Iterator[Finding]:
+def two_allocators(situation: Situation) -> Iterator[Finding]:
     """A device plugin and a DRA driver offer the same GPUs of one node."""
     for node in situation.snapshot.all("Node"):
         name = name_of(node)

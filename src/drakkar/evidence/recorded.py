@@ -16,6 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
+from drakkar.api.conversion import VERSIONS, convert
+from drakkar.api.defaulting import default
 from drakkar.evidence import bundle
 from drakkar.evidence.bundle import MAX_TOTAL_BYTES, BundleError
 from drakkar.evidence.snapshot import Snapshot
@@ -25,6 +27,8 @@ from drakkar.kube import yamltext
 __all__ = ["load", "relied_on"]
 
 Object = dict[str, Any]
+
+_LONG_AGO: Final = "1970-01-01T00:00:00Z"
 
 _EXPECTED: Final = (
     "a bundle (folder or tar archive), or a JSON or YAML file of objects as `kubectl get -o json` prints them"
@@ -64,10 +68,25 @@ def load(path: str | Path) -> Snapshot:
 def relied_on(snapshot: Snapshot) -> Snapshot:
     """The snapshot without objects that have not the shape of their kind; they are named in `unread`."""
     problems: list[str] = []
-    objects, events = tuple(sound(snapshot.objects, problems)), tuple(sound(snapshot.events, problems))
-    if not problems:
-        return snapshot
+    objects = tuple(map(_as_stored, sound(map(_as_v1, snapshot.objects), problems)))
+    events = tuple(sound(snapshot.events, problems))
     return replace(snapshot, objects=objects, events=events, unread=(*snapshot.unread, *problems))
+
+
+def _as_v1(obj: Object) -> Object:
+    """resource.k8s.io objects of an older cluster in the version that everything here reads."""
+    group, _, version = str(obj.get("apiVersion") or "").partition("/")
+    if group != "resource.k8s.io" or version == "v1" or version not in VERSIONS:
+        return obj
+    try:
+        return convert(obj, "v1")
+    except (AttributeError, TypeError, KeyError, ValueError):
+        return obj  # its shape is wrong, and will be named
+
+
+def _as_stored(obj: Object) -> Object:
+    """What an API server would have filled in, for objects that were written by hand."""
+    return default(obj, now=_LONG_AGO) if obj.get("kind") in ("ResourceClaim", "ResourceClaimTemplate") else obj
 
 
 def _objects(data: bytes, path: str, unread: list[str]) -> Iterator[Object]:

@@ -23,7 +23,7 @@ from drakkar.kube.client import Client
 from drakkar.kube.resources import Resource
 from drakkar.kube.transport import ApiRequest
 
-__all__ = ["pods_worth_logs", "take", "with_logs"]
+__all__ = ["RIGHTS_KINDS", "pods_worth_logs", "take", "with_logs"]
 
 CLUSTER_KINDS: Final = (
     resources.NODES,
@@ -43,6 +43,13 @@ NAMESPACED_KINDS: Final = (
     resources.STATEFUL_SETS,
     resources.DAEMON_SETS,
     resources.JOBS,
+)
+#: Who may do what: for an audit, and for bundles of one.
+RIGHTS_KINDS: Final = (
+    resources.CLUSTER_ROLES,
+    resources.CLUSTER_ROLE_BINDINGS,
+    Resource("rbac.authorization.k8s.io", "v1", "roles", "Role"),
+    Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding"),
 )
 #: Custom resources: a server without them has none of what they are about, which is nothing to note.
 OPTIONAL_KINDS: Final = (
@@ -64,6 +71,7 @@ async def take(
     logs_of: Sequence[tuple[str, str]] | None = None,
     namespace: str = "",
     now: datetime | None = None,
+    more: Sequence[Resource] = (),
 ) -> Snapshot:
     """Everything a diagnosis reads, from all namespaces: devices held elsewhere matter too.
 
@@ -73,12 +81,13 @@ async def take(
             device is the proof of injection; by default the pods that use claims, if they are few.
         namespace: what to read alone where the caller may not read all namespaces.
         now: the time to note; the real one by default.
+        more: further kinds to list.
 
     Raises:
         ApiError: the server refuses the caller or fails.
         UnreachableError: no answer came.
     """
-    kinds = (*CLUSTER_KINDS, *NAMESPACED_KINDS, *OPTIONAL_KINDS)
+    kinds = (*CLUSTER_KINDS, *NAMESPACED_KINDS, *OPTIONAL_KINDS, *more)
     lists = await asyncio.gather(*(_list(client, kind, namespace) for kind in kinds))
     objects: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = []
