@@ -206,16 +206,16 @@ def test_ldconfig_writes_nothing_outside(name: str, tree: dict[str, object], hoo
 @pytest.mark.root
 def test_ldconfig_does_not_see_the_way_out_through_proc(program: list[str], tmp_path: Path) -> None:
     root, outside = tmp_path / "rootfs", tmp_path / "outside"
-    build({"ld.so.cache": "precious"}, outside, outside)
-    build({"proc": {"dir": 0o755}, "ld.so.cache": ""}, root, outside)
+    library(outside, "libgpu.so.1", "libgpu.so.1.2.3")
+    build({"proc": {"dir": 0o755}, "usr": {"dir": 0o755}, "etc/ld.so.cache": ""}, root, outside)
     far = picture(outside, times=True)
     ended = in_own_mounts(
-        'root=$1; outside=$2; shift 2; mount -t proc proc "$root/proc"; ln -s "/proc/$$/root$outside" "$root/etc";'
-        ' cat "$root/proc/$$/root$outside/ld.so.cache"; mkdir -p "$root$outside"; touch "$root$outside/ld.so.cache";'
+        'root=$1; outside=$2; shift 2; mount -t proc proc "$root/proc"; ln -s "/proc/$$/root$outside" "$root/usr/lib";'
+        ' ls "$root/proc/$$/root$outside"; mkdir -p "$root$outside";'
         ' echo "{\\"root\\": \\"$root\\"}" | "$@"; ls "$root/proc" | grep -c "^$$\\$"',
         *(str(root), str(outside), *program, "update-ldcache", "--folder", "/usr/lib"),
     )
-    assert ended.stdout == "precious1\n", f"procfs is gone only for ldconfig: {ended.stderr}"
+    assert ended.stdout == "libgpu.so.1.2.3\n1\n", f"procfs is gone only for ldconfig: {ended.stderr}"
     assert picture(outside, times=True) == far
 
 

@@ -56,14 +56,14 @@ def update_ldcache(state: ContainerState, folders: list[str], program: str) -> N
         return
     scratch = f".drakkar-{os.urandom(8).hex()}"
     os.mkdir(scratch, 0o700, dir_fd=root.fileno())
-    folder = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root.fileno())
+    fresh = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root.fileno())
     try:
         _run([*base, "-C", f"/{scratch}/{_CACHE}", *present], root, state.root_path())
-        with os.fdopen(os.open(_CACHE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder), "rb") as file:
+        with os.fdopen(os.open(_CACHE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fresh), "rb") as file:
             root.write(f"/etc/{_CACHE}", file.read(), 0o644)
     finally:
-        for name in os.listdir(folder):
-            os.unlink(name, dir_fd=folder)
+        for name in os.listdir(fresh):
+            os.unlink(name, dir_fd=fresh)
         os.rmdir(scratch, dir_fd=root.fileno())
 
 
