@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
 from drakkar.allocation.plans import AskPlan, Chosen, ClaimPlan, Plan
-from drakkar.allocation.pools import UNKNOWN, NodeView
+from drakkar.allocation.pools import NodeView
 
 if TYPE_CHECKING:
     from drakkar.allocation.search import Frame, Search
@@ -82,25 +82,21 @@ def reachable(search: Search, frame: Frame, claim: ClaimPlan, rest: int, missing
 def affordable(search: Search, rest: int) -> int:
     """The candidates whose counters are still there; what does not fit now will not fit deeper either."""
     view = search.view
-    found = rest & ~view.consuming
-    bits = rest & view.consuming
-    free = view.shareable & search.shared
-    left, over, guards, part_of, vectors = search.left, search.over, view.guards, view.part_of, view.vectors
-    while bits:
-        bit = bits & -bits
-        bits ^= bit
-        device = bit.bit_length() - 1
-        if free & bit or (view.shareable & bit and device in search.shares):
-            found |= bit
-            continue
-        part, vector = part_of[device], vectors[device]
-        if vector == UNKNOWN:
-            vector = view.vector(device)
-        if vector is None or over[part]:
-            continue
-        guard = guards[part]
-        if ((left[part] | guard) - vector) & guard == guard:
-            found |= bit
+    counting = rest & view.consuming
+    if not counting:
+        return rest
+    if search.fitting is None:
+        search.fitting = 0
+        for group, left in enumerate(search.left):
+            if not search.over[group]:
+                search.fitting |= view.counted(group, left)
+    found = rest & ~view.consuming | counting & search.fitting
+    # Further shares of a device cost no counters.
+    free = counting & view.shareable
+    if free:
+        found |= free & search.shared
+        for device in search.shares:
+            found |= free & 1 << device
     return found
 
 
@@ -136,7 +132,7 @@ def _twins(search: Search) -> dict[int, int]:
         identity: Hashable = (
             tuple((ask.ok >> device & 1, ask.blocked >> device & 1) for ask in asks),
             tuple(constraint.index.values.get(device) for constraint in constraints),
-            (view.part_of[device], view.vector(device)) if view.consuming & bit else None,
+            (view.group_of[device], view.vector(device)) if view.consuming & bit else None,
             str(view.devices[device].raw.get("consumesCounters")) if search.features.compatibility_groups else "",
         )
         identities[device] = identity

@@ -31,7 +31,7 @@ class AttributeBits:
         self.lists = 0  # devices whose value is a list while the feature is off
         self.values: dict[int, tuple[Value, ...]] = {}
         self.devices_with: dict[Value, int] = {}
-        self._groups: dict[Value, Narrowing] = {}
+        self._groups: dict[int, Narrowing] = {}
 
     def add(self, number: int, values: tuple[Value, ...]) -> None:
         bit = 1 << number
@@ -52,11 +52,11 @@ class AttributeBits:
         return bits
 
     def group(self, device: int) -> Narrowing:
-        """The state of a matchAttribute constraint after its first device, which has one value."""
-        value = self.values[device][0]
-        found = self._groups.get(value)
+        """The devices with the value of this one, which has one value: the state of matchAttribute after it."""
+        found = self._groups.get(device)
         if found is None:
-            found = self._groups[value] = Narrowing(self.devices_with[value], frozenset((value,)))
+            value = self.values[device][0]
+            found = self._groups[device] = Narrowing(self.devices_with[value], frozenset((value,)))
         return found
 
 

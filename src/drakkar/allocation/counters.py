@@ -47,64 +47,121 @@ def problem_in_counters(slices: Sequence[SliceRecord]) -> str:
 
 
 class CounterLedger:
-    """What is left of a pool's counters, given the devices in use."""
+    """What is left of a pool's counters, given the devices in use.
+
+    Counter sets that no device ties together are packed apart: a group of sets (of one card, as a rule) has an integer
+    of its own in `left` and `guards`.
+    """
 
     def __init__(self, slices: Sequence[SliceRecord]) -> None:
-        units: dict[Field, int] = {}
-        self._published: dict[Field, Any] = {}
+        self._totals: dict[str, dict[str, int]] = {}  # by counter set and counter, in billionths
+        self._published: dict[str, Mapping[str, Any]] = {}
         for record in slices:
             for counter_set in record.counter_sets:
-                for counter, value in (counter_set.get("counters") or {}).items():
-                    units[(counter_set.get("name", ""), counter)] = billionths(value.get("value"))
-                    self._published[(counter_set.get("name", ""), counter)] = value.get("value")
+                counters = counter_set.get("counters") or {}
+                name = counter_set.get("name", "")
+                self._published[name] = counters
+                self._totals[name] = {counter: billionths(value.get("value")) for counter, value in counters.items()}
         self._consumers: dict[str, list[Mapping[str, Any]]] = {}
         for record in slices:
             if record.consuming:
                 for raw in record.raw_devices:
-                    if raw.get("consumesCounters"):
-                        self._consumers.setdefault(raw["name"], []).extend(raw["consumesCounters"])
-        debts: dict[Field, int] = {}
-        if any(record.debts for record in slices):
-            for name in self._consumers:
-                for field, amount in self._want(name).items():
-                    debts[field] = debts.get(field, 0) - min(amount, 0)
-        self._offsets: dict[Field, int] = {}
-        self.guard = 0
-        offset = 0
-        for field, total in units.items():
-            self._offsets[field] = offset
-            offset += (abs(total) + debts.get(field, 0)).bit_length() + 1
-            self.guard |= 1 << (offset - 1)
-        self._totals = units
-        self._left = dict(units)
-        self.left = self._packed(units)
-        self._negative = sum(1 for amount in units.values() if amount < 0)
+                    entries = raw.get("consumesCounters")
+                    if entries:
+                        known = self._consumers.get(raw["name"])
+                        self._consumers[raw["name"]] = entries if known is None else [*known, *entries]
+        self._group_of = self._grouped()
+        self._left = {name: dict(counters) for name, counters in self._totals.items()}
+        self._offsets: dict[str, dict[str, int]] = {}
+        self._lay_out(self._debts() if any(record.debts for record in slices) else {})
+        self._negative = sum(1 for counters in self._totals.values() for amount in counters.values() if amount < 0)
         self._in_use: dict[str, bool] = {}
         self._wants_by_counter: dict[str, dict[str, int]] = {}
+
+    def _grouped(self) -> dict[str, int]:
+        """The group of each counter set: sets that some device takes from together are in one."""
+        leader = {name: name for name in self._totals}
+
+        def lead(name: str) -> str:
+            while leader[name] != name:
+                name = leader[name]
+            return name
+
+        for entries in self._consumers.values():
+            for entry in entries[1:]:
+                leader[lead(entry.get("counterSet", ""))] = lead(entries[0].get("counterSet", ""))
+        numbers: dict[str, int] = {}
+        return {name: numbers.setdefault(lead(name), len(numbers)) for name in self._totals}
+
+    def _debts(self) -> dict[Field, int]:
+        """By how much each counter may grow, since nothing forbids devices that consume less than nothing."""
+        debts: dict[Field, int] = {}
+        for name in self._consumers:
+            for field, amount in self._want(name).items():
+                debts[field] = debts.get(field, 0) - min(amount, 0)
+        return debts
+
+    def _lay_out(self, debts: Mapping[Field, int]) -> None:
+        """Give each counter its place in the integer of its group."""
+        size = len(set(self._group_of.values()))
+        self.left = [0] * size
+        self.guards = [0] * size
+        ends = [0] * size
+        for name, totals in self._totals.items():
+            group = self._group_of[name]
+            offset, left, guard = ends[group], 0, 0
+            offsets = self._offsets[name] = {}
+            for counter, total in totals.items():
+                offsets[counter] = offset
+                left += total << offset
+                most = abs(total) + debts.get((name, counter), 0) if debts else abs(total)
+                offset += most.bit_length() + 1
+                guard |= 1 << (offset - 1)
+            ends[group] = offset
+            self.left[group] += left
+            self.guards[group] |= guard
 
     def consumes(self, device: str) -> bool:
         """Whether the device takes anything from the counters, be it zero."""
         return device in self._consumers
 
+    def group(self, device: str) -> int:
+        """The group of counter sets that a consuming device takes from."""
+        return self._group_of[self._consumers[device][0].get("counterSet", "")]
+
     def vector(self, device: str) -> int | None:
-        """What a device takes, packed like `left`; None if that is more than there is in total."""
-        want = self._want(device)
-        # Such a device never fits, and its field would not either.
-        if any(amount > max(self._totals[field], 0) for field, amount in want.items()):
-            return None
-        return self._packed(want)
+        """What a device takes, packed like `left` of its group; None if that is more than there is in total."""
+        entries = self._consumers[device]
+        packed = 0
+        if len(entries) == 1:
+            name = entries[0].get("counterSet", "")
+            totals, offsets = self._totals[name], self._offsets[name]
+            for counter, value in (entries[0].get("counters") or {}).items():
+                amount = billionths(value.get("value"))
+                # Such a device never fits, and its field would not either.
+                if amount > totals[counter] and amount > 0:
+                    return None
+                packed += amount << offsets[counter]
+            return packed
+        for (name, counter), amount in self._want(device).items():
+            if amount > max(self._totals[name][counter], 0):
+                return None
+            packed += amount << self._offsets[name][counter]
+        return packed
 
     def set_in_use(self, device: str, in_use: bool) -> None:
         """Subtract what a device consumes, or give it back."""
         if device not in self._consumers or self._in_use.get(device, False) == in_use:
             return
         self._in_use[device] = in_use
-        for field, amount in self._want(device).items():
-            before = self._left[field]
-            after = before - amount if in_use else before + amount
-            self._left[field] = after
+        change = 0
+        for (name, counter), amount in self._want(device).items():
+            left = self._left[name]
+            before = left[counter]
+            left[counter] = after = before - amount if in_use else before + amount
             self._negative += (after < 0) - (before < 0)
-            self.left += (after - before) << self._offsets[field]
+            change += (after - before) << self._offsets[name][counter]
+        self.left[self.group(device)] += change
 
     def in_use(self, device: str) -> bool:
         """Whether the device's consumption is subtracted."""
@@ -118,17 +175,10 @@ class CounterLedger:
     def left_by_counter(self) -> dict[str, int]:
         """What is left of each counter, summed over the counter sets, in billionths."""
         found: dict[str, int] = {}
-        for (_, counter), amount in self._left.items():
-            found[counter] = found.get(counter, 0) + amount
+        for counters in self._left.values():
+            for counter, amount in counters.items():
+                found[counter] = found.get(counter, 0) + amount
         return found
-
-    def left_by_field(self) -> dict[Field, int]:
-        """What is left of each counter of each set, in billionths."""
-        return dict(self._left)
-
-    def want_by_field(self, device: str) -> dict[Field, int]:
-        """What a device consumes of each counter of each set, in billionths."""
-        return self._want(device)
 
     def want_by_counter(self, device: str) -> dict[str, int]:
         """What a device consumes of each counter, summed over the counter sets, in billionths."""
@@ -139,18 +189,21 @@ class CounterLedger:
                 found[counter] = found.get(counter, 0) + amount
         return found
 
-    def shortages(self, device: str, left: int | None = None) -> list[Shortage]:
-        """The counters that do not suffice for a device, given what is left (now, or as packed in `left`)."""
+    def shortages(self, device: str) -> list[Shortage]:
+        """The counters of which too little is left for a device."""
         found = []
-        for field, amount in self._want(device).items():
-            available = self._left[field] if left is None else self._unpacked(field, left)
+        for (name, counter), amount in self._want(device).items():
+            available = self._left[name][counter]
             if amount > available:
-                found.append(Shortage(field[0], field[1], self._text(field, amount), self._text(field, available)))
+                found.append(self._shortage(name, counter, amount, available))
         if not found:
-            for field, available in self._left.items():
-                if available < 0:
-                    found.append(Shortage(field[0], field[1], "0", self._text(field, available)))
+            for name, counters in self._left.items():
+                found += [self._shortage(name, counter, 0, left) for counter, left in counters.items() if left < 0]
         return found
+
+    def _shortage(self, name: str, counter: str, wanted: int, left: int) -> Shortage:
+        form = Quantity.from_json(self._published[name][counter].get("value")).format
+        return Shortage(name, counter, text(wanted, form) if wanted else "0", text(left, form))
 
     def _want(self, device: str) -> dict[Field, int]:
         """What a device consumes of each counter, in billionths."""
@@ -161,19 +214,6 @@ class CounterLedger:
                 field = (name, counter)
                 want[field] = want.get(field, 0) + billionths(value.get("value"))
         return want
-
-    def _unpacked(self, field: Field, left: int) -> int:
-        offset = self._offsets[field]
-        rest = (left | self.guard) >> offset
-        width = ((self.guard >> offset) & -(self.guard >> offset)).bit_length() - 1
-        return rest & ((1 << width) - 1)
-
-    def _packed(self, amounts: Mapping[Field, int]) -> int:
-        return sum(amount << self._offsets[field] for field, amount in amounts.items())
-
-    def _text(self, field: Field, amount: int) -> str:
-        form = Quantity.from_json(self._published[field]).format
-        return text(amount, form)
 
 
 def compatible(part: int, state: GroupState, consumes: Iterable[Mapping[str, Any]]) -> GroupState | None:

@@ -46,6 +46,7 @@ class AskPlan:
         "devices",
         "failing",
         "failures",
+        "light",
         "ok",
         "size",
     )
@@ -61,6 +62,7 @@ class AskPlan:
         self.size = ask.count if devices is None else len(devices)
         self.constraints = ask.constraints
         self.computed = bool(ask.derived) and bool(ask.constraints)
+        self.light = False  # masks alone decide, see `ClaimPlan`
 
 
 class RequestPlan:
@@ -108,8 +110,7 @@ class ConstraintPlan:
         """The state after choosing a device that the state before allows; for plain constraints."""
         if self.is_match:
             return before if before.values is not None else self.index.group(device)
-        values = self.index.values[device]
-        return Narrowing(before.mask & ~self.index.devices_with[values[0]], _SOME)
+        return Narrowing(before.mask & ~self.index.group(device).mask, _SOME)
 
 
 class ClaimPlan:
@@ -125,6 +126,13 @@ class ClaimPlan:
         self.asks = [request.asks[0].ask for request in requests]
         self.alternatives: list[int | None] = [0 if request.alternatives else None for request in requests]
         self.has_alternatives = any(request.alternatives for request in requests)
+        for request in requests:
+            for ask in request.asks:
+                ask.light = (
+                    ask.devices is None
+                    and not ask.computed
+                    and all(constraints[number].plain for number in ask.constraints)
+                )
 
 
 class Plan:

@@ -22,6 +22,7 @@ from drakkar.api.identities import PoolKey
 
 INCOMPLETE: Final = "incomplete"
 INVALID: Final = "invalid"
+_COUNTED_LIMIT: Final = 512
 UNKNOWN: Final = -1  # never a vector: what a device takes, packed, is not below zero unless it fits trivially
 
 
@@ -132,6 +133,7 @@ class NodeView:
     """One node's devices, numbered over all its pools."""
 
     __slots__ = (
+        "_counted",
         "_devices",
         "amounts",
         "bits",
@@ -140,8 +142,10 @@ class NodeView:
         "capable",
         "consuming",
         "error",
+        "group_of",
         "guards",
         "invalid",
+        "members",
         "name",
         "node",
         "obsolete",
@@ -178,8 +182,11 @@ class NodeView:
         self.simple = not self.broken and all(body.simple for body, _ in self.parts)
         self.consuming = 0  # devices that take from shared counters
         self.part_of: list[int] = []
+        self.group_of: list[int] = []  # of counter sets; the lists below are by group
         self.vectors: list[int | None] = []  # per device, `UNKNOWN` until `vector` was asked
         self.guards: list[int] = []
+        self.members: list[int] = []
+        self._counted: list[dict[int, int]] = []
         if any(body.ledger is not None for body, _ in self.parts):
             self._lay_out_counters()
         self.bits: dict[Any, Any] = {}
@@ -212,19 +219,41 @@ class NodeView:
         return bits
 
     def counters_left(self) -> tuple[list[int], list[bool]]:
-        """What is left of the counters of each part, and whether the part is over-allocated."""
-        ledgers = [body.ledger for body, _ in self.parts]
-        left = [0 if ledger is None else ledger.left for ledger in ledgers]
-        return left, [ledger is not None and ledger.over_allocated for ledger in ledgers]
+        """By group of counter sets what is left, packed, and whether the pool is over-allocated."""
+        left: list[int] = []
+        over: list[bool] = []
+        for body, _ in self.parts:
+            if body.ledger is not None:
+                left += body.ledger.left
+                over += [body.ledger.over_allocated] * len(body.ledger.left)
+        return left, over
 
     def vector(self, device: int) -> int | None:
-        """What a device takes from the counters of its part, packed; None if it never fits."""
+        """What a device takes from the counters of its group, packed; None if it never fits."""
         found = self.vectors[device]
         if found == UNKNOWN:
             body, offset = self.parts[self.part_of[device]]
             ledger = body.ledger
             found = None if ledger is None else ledger.vector(body.devices[device - offset].name)
             self.vectors[device] = found
+        return found
+
+    def counted(self, group: int, left: int) -> int:
+        """The devices of a group of counter sets that so much suffices for, each alone."""
+        known = self._counted[group]
+        found = known.get(left)
+        if found is None:
+            found, bits, guard = 0, self.members[group], self.guards[group]
+            lifted = left | guard
+            while bits:
+                bit = bits & -bits
+                bits ^= bit
+                vector = self.vector(bit.bit_length() - 1)
+                if vector is not None and (lifted - vector) & guard == guard:
+                    found |= bit
+            if len(known) >= _COUNTED_LIMIT:
+                known.clear()
+            known[left] = found
         return found
 
     def groups_in_use(self) -> GroupState:
@@ -239,13 +268,23 @@ class NodeView:
 
     def _lay_out_counters(self) -> None:
         for part, (body, offset) in enumerate(self.parts):
-            ledger = body.ledger
-            self.guards.append(0 if ledger is None else ledger.guard)
+            ledger, first = body.ledger, len(self.guards)
+            self.part_of += [part] * body.size
+            if ledger is None:
+                self.group_of += [first] * body.size
+                continue
+            self.guards += ledger.guards
+            self.members += [0] * len(ledger.guards)
             for number, name in enumerate(body.index):
-                self.part_of.append(part)
-                self.vectors.append(UNKNOWN)
-                if ledger is not None and ledger.consumes(name):
-                    self.consuming |= 1 << (offset + number)
+                group = first
+                if ledger.consumes(name):
+                    group += ledger.group(name)
+                    self.members[group] |= 1 << (offset + number)
+                self.group_of.append(group)
+        self.vectors = [UNKNOWN] * self.size
+        self._counted = [{} for _ in self.guards]
+        for bits in self.members:
+            self.consuming |= bits
 
     def joined(self, of_body: Callable[[PoolBody], int]) -> int:
         """One bit set over all devices from a bit set per pool."""

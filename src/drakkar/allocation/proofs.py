@@ -60,7 +60,7 @@ def _counters_run_out(search: Search, wanted: list[tuple[AskPlan, int]]) -> bool
     if not view.consuming:
         return False
     for part, (body, offset) in enumerate(view.parts):
-        if body.ledger is None or search.over[part]:
+        if body.ledger is None or body.ledger.over_allocated:
             continue
         left = body.ledger.left_by_counter()
         needed: dict[str, int] = {}

@@ -99,6 +99,7 @@ class Search:
         self.states: list[Narrowing] = []
         self.left, self.over = view.counters_left() if view.consuming else ([], [])
         self.groups: GroupState = view.groups_in_use() if features.compatibility_groups and view.consuming else {}
+        self.fitting: int | None = None  # devices whose counters are still there, once that was asked for
         # Without possible errors nothing but the first arrangement matters, and branches may be cut.
         self.safe = plan.quiet and not any(bits & ~self.used or (admin and bits) for bits, admin in plan.failing)
 
@@ -196,6 +197,12 @@ class Search:
                 if rest.bit_count() < missing:
                     return False
         dynamic = self.view.consuming | self.view.shareable | self.shared | plan.checked
+        if plan.light and not failing and not dynamic & rest:
+            if not rest:
+                return False
+            self._take_plain(frame, claim, rest & -rest)
+            frame.rest = rest & (rest - 1)
+            return True
         while rest:
             bit = rest & -rest
             rest ^= bit
@@ -214,6 +221,20 @@ class Search:
             if self.safe and rest.bit_count() < missing:
                 return False
         return False
+
+    def _take_plain(self, frame: Frame, claim: ClaimPlan, bit: int) -> None:
+        """Take a device of which nothing is shared or counted, and which the constraints' masks allow."""
+        device = bit.bit_length() - 1
+        before = self.states
+        frame.before = (self.used, self.used_by_claim, before, self.groups, None, None, self.fitting)
+        frame.device, frame.amounts = device, None
+        self.used |= bit
+        self.used_by_claim |= bit
+        constraints = frame.plan.constraints
+        if constraints:
+            self.states = states = list(before)
+            for number in constraints:
+                states[number] = claim.constraints[number].after(states[number], device)
 
     def _must(self, frame: Frame, claim: ClaimPlan) -> bool:
         """Mode All: exactly this device or nothing."""
@@ -256,19 +277,20 @@ class Search:
         if view.consuming & bit:
             sharing = view.shareable & bit and (self.shared & bit or device in self.shares)
             if not sharing:
-                part, vector = view.part_of[device], view.vector(device)
-                guard = view.guards[part]
-                if vector is None or self.over[part]:
+                group, vector = view.group_of[device], view.vector(device)
+                guard = view.guards[group]
+                if vector is None or self.over[group]:
                     return False
-                after = (self.left[part] | guard) - vector
+                after = (self.left[group] | guard) - vector
                 if after & guard != guard:
                     return False
                 if self.features.compatibility_groups:
+                    part = view.part_of[device]
                     grown = compatible(part, self.groups, view.devices[device].raw.get("consumesCounters") or ())
                     if grown is None:
                         return False
                     groups = grown
-                charge = (part, after ^ guard)
+                charge = (group, after ^ guard)
         states = self.states
         if frame.plan.constraints:
             narrower = self._narrowed(frame, claim, device, must)
@@ -279,19 +301,22 @@ class Search:
             frame.amounts = self._fitting(device, frame.plan)
             if frame.amounts is None:
                 return False
-        part = charge[0] if charge is not None else 0
         frame.before = (
             self.used,
             self.used_by_claim,
             self.states,
             self.groups,
-            None if charge is None else (part, self.left[part]),
+            None if charge is None else (charge[0], self.left[charge[0]]),
             self.shares.get(device),
+            self.fitting,
         )
         frame.device = device
         self.states, self.groups = states, groups
         if charge is not None:
-            self.left[part] = charge[1]
+            group = charge[0]
+            self.left[group] = charge[1]
+            if self.fitting is not None:
+                self.fitting &= ~view.members[group] | view.counted(*charge)
         if not view.shareable & bit:
             self.used |= bit
             self.used_by_claim |= bit
@@ -302,7 +327,7 @@ class Search:
 
     def _restore(self, frame: Frame) -> None:
         """Give the frame's device back."""
-        self.used, self.used_by_claim, self.states, self.groups, left, shares = frame.before
+        self.used, self.used_by_claim, self.states, self.groups, left, shares, self.fitting = frame.before
         if left is not None:
             self.left[left[0]] = left[1]
         if shares is not None:
