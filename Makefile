@@ -5,7 +5,7 @@ PYTHON_BIN = .venv/bin/python
 KIND = cel
 DIR = cases/$(KIND)
 
-.PHONY: help setup demo test check bench bench-allocation fuzz vectors conformance docs clean
+.PHONY: help setup demo test e2e check bench bench-allocation fuzz vectors conformance docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|' 2>/dev/null || true
@@ -17,8 +17,13 @@ demo: setup ## an embedded cluster with a simulated DGX H100, and a tour with re
 	@$(PYTHON_BIN) -m tools.demo
 
 test: setup ## every test
-	@$(PYTHON_BIN) tools/kubectl.py 1.34 1.37 > /dev/null
+	@$(PYTHON_BIN) tools/kubectl.py 1.34 1.37 helm3 helm4 > /dev/null
 	@$(PYTHON_BIN) -m pytest -n 2 --dist loadgroup --cov --cov-report=term:skip-covered $(PYTEST)
+
+e2e: setup ## the driver on a real Kubernetes 1.37, built from source once (root, runc, Go; 8 minutes the first time)
+	@$(PYTHON_BIN) tools/kubectl.py 1.37 helm3 helm4 > /dev/null
+	@$(PYTHON_BIN) -m tools.realkube
+	@$(PYTHON_BIN) -m pytest tests/e2e -m realkube --timeout=300 --durations=10 $(PYTEST)
 
 check: setup ## style, types, layers, generated code
 	@.venv/bin/ruff check .

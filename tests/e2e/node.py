@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +18,7 @@ from pathlib import Path
 from drakkar.vendors.nvidia.simulated import SimulatedMachine, build_machine
 from tests.e2e.scenarios import DriverSetup
 from tools.realkube.cluster import RealCluster
+from tools.realkube.parts import free_ports
 
 DRAKKAR = Path(sys.executable).with_name("drakkar")
 _READY = "ready: slices published"
@@ -57,6 +60,7 @@ class Driver:
     setup: DriverSetup
     kubeconfig: Path
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="rkm-")))
+    port: int = field(default_factory=lambda: free_ports(1)[0])
     started_in: float = 0.0
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -92,7 +96,7 @@ class Driver:
             *(f"--machine={self.setup.model}", f"--machine-dir={self.folder}"),
             *(f"--plugins-dir={at.plugins}", f"--registry-dir={at.registry}", f"--cdi-dir={at.cdi}"),
             *(f"--kubeconfig={self.kubeconfig}", *self.setup.options, *options),
-            *([f"--instance={instance}"] if instance else []),
+            *([f"--instance={instance}"] if instance else [f"--http-address=127.0.0.1:{self.port}"]),
         ]
         begun = time.monotonic()
         with (self.folder / "driver.log").open("ab") as log:
@@ -120,6 +124,22 @@ class Driver:
         """Resident memory of an instance."""
         status = Path(f"/proc/{self.pid(instance)}/status").read_text()
         return int(status.split("VmRSS:")[1].split()[0]) << 10
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body of one of the driver's own pages (/metrics, /readyz, …)."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+                return int(answer.status), answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a metric's series that have these labels; 0 if there is none."""
+        total = 0.0
+        for series, value in re.findall(rf"^{name}(\{{[^}}]*\}})? (\S+)", self.get("/metrics")[1], re.MULTILINE):
+            if all(f'{key}="{wanted}"' in series for key, wanted in labels.items()):
+                total += float(value)
+        return total
 
     def cdi_files(self) -> list[str]:
         """The claims' CDI files that exist."""

@@ -13,7 +13,8 @@ import pytest
 from drakkar.api.identities import DeviceKey
 from drakkar.preparation.claims import ClaimLedger
 from drakkar.preparation.values import ClaimRef, ClaimUID
-from tests.e2e.conftest import PATIENCE, World
+from drakkar.testing.kubectl import KubectlFailed
+from tests.e2e.conftest import PATIENCE, World, helm
 from tests.e2e.node import host_numbers
 
 TEMPLATE: dict[str, Any] = {
@@ -255,3 +256,109 @@ def test_an_unfinished_prepare_is_taken_back_at_the_next_start(world: World) -> 
     assert driver.cdi_files() == [f"k8s.gpu.nvidia.com-claim_{held.claim.uid}.json"]
     assert "taking back an unfinished prepare" in driver.log
     assert len(world.seen("held").migs) == 1
+
+
+def test_metrics_count_what_the_kubelet_asked(world: World) -> None:
+    driver = world.drivers("plain")
+    prepared = driver.metric("nvidia_dra_requests_total", operation="prepare")
+    unprepared = driver.metric("nvidia_dra_requests_total", operation="unprepare")
+    world.apply(TEMPLATE, pod("pod"))
+    world.ready("pod")
+    assert driver.metric("nvidia_dra_requests_total", operation="prepare") == prepared + 1
+    assert driver.metric("nvidia_dra_prepared_devices", device_type="gpu", node=world.cluster.node) == 1
+    assert driver.metric("nvidia_dra_request_duration_seconds_count", operation="prepare") >= 1
+    world.delete("pod", "pod")
+    end = time.monotonic() + 10
+    while driver.metric("nvidia_dra_requests_total", operation="unprepare") == unprepared:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert driver.metric("nvidia_dra_prepared_devices", device_type="gpu") == 0
+    assert driver.get("/readyz")[0] == 200
+
+
+def test_a_wrong_configuration_is_told_in_the_pods_events(world: World) -> None:
+    """What a cluster without the chart's policy lets through reaches the user by the kubelet, with the field's path."""
+    world.drivers("plain")
+    world.kubectl("delete", "validatingadmissionpolicybinding", "drakkar-resourceclaims")
+    try:
+        request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+        sharing = {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Tiny"}}
+        parameters = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharing": sharing}
+        config = [{"opaque": {"driver": "gpu.nvidia.com", "parameters": parameters}}]
+        wrong = claim("wrong") | {"spec": {"devices": {"requests": [request], "config": config}}}
+        end = time.monotonic() + 10
+        while True:
+            try:
+                world.apply(wrong)
+                break
+            except KubectlFailed:
+                assert time.monotonic() < end
+        world.apply(pod("pod", claim="wrong"))
+        selector = "involvedObject.name=pod,reason=FailedPrepareDynamicResources"
+        told = world.until(
+            "events", "--field-selector", selector, "-o", "jsonpath={.items[*].message}", matches="interval"
+        )
+        assert "sharing.timeSlicingConfig.interval: 'Tiny' is unknown" in told
+    finally:
+        helm(world.cluster, "upgrade", "--set", "tenancy.enabled=true")
+
+
+def test_time_slices_are_set_and_set_back(world: World) -> None:
+    driver = world.drivers("plain")
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+    sharing = {"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Long"}}
+    parameters = {"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharing": sharing}
+    config = [{"opaque": {"driver": "gpu.nvidia.com", "parameters": parameters}}]
+    world.apply(
+        claim("long") | {"spec": {"devices": {"requests": [request], "config": config}}}, pod("pod", claim="long")
+    )
+    world.ready("pod")
+    assert sorted(gpu.time_slice for gpu in driver.machine.devices())[-1] == 3
+    world.delete("pod", "pod")
+    end = time.monotonic() + 10
+    while any(gpu.time_slice for gpu in driver.machine.devices()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_dynamic_mig_is_off_before_and_after(world: World) -> None:
+    driver = world.drivers("dynamic-mig")
+    assert not any(gpu.mig_enabled for gpu in driver.machine.devices())
+    world.apply(SMALL_MIG, pod("pod", "one-mig"))
+    world.ready("pod")
+    (enabled,) = [gpu for gpu in driver.machine.devices() if gpu.mig_enabled]
+    assert world.seen("pod").migs == {enabled.mig_instances[0].uuid}
+    world.delete("pod", "pod")
+    end = time.monotonic() + 10
+    while any(gpu.mig_enabled or gpu.mig_instances for gpu in driver.machine.devices()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_lost_gpu_is_tainted_and_not_given_to_the_next_pod(world: World) -> None:
+    driver = world.drivers("plain")
+    world.apply(TEMPLATE, pod("first"))
+    world.ready("first")
+    (uuid,) = world.seen("first").gpus
+    world.delete("pod", "first")
+    gpu = next(one for one in driver.machine.devices() if one.uuid == uuid)
+    driver.machine.lose_gpu(gpu.index)
+    try:
+        columns = "jsonpath={.items[*].spec.devices[*].taints[*].key}"
+        world.until("resourceslices", "-o", columns, matches="gpu.nvidia.com/gpu-lost", seconds=4)
+        world.apply(pod("second"))
+        world.ready("second")
+        assert uuid not in world.seen("second").gpus
+    finally:
+        driver.machine.recover_gpu(gpu.index)
+    world.until("resourceslices", "-o", "jsonpath={.items[*].spec.devices[*].taints}", matches=r"^\s*$", seconds=4)
+
+
+def test_mig_instances_made_by_an_administrator_are_published_by_themselves(world: World) -> None:
+    driver = world.drivers("static-mig")
+    instance = driver.machine.create_mig(2, "1g.10gb")
+    columns = "jsonpath={.items[*].spec.devices[*].attributes.uuid.string}"
+    world.until("resourceslices", "-o", columns, matches=instance.uuid, seconds=4)
+    driver.machine.set_mig_mode(2, False)
+    gpu = driver.machine.devices()[2]
+    world.until("resourceslices", "-o", columns, matches=gpu.uuid, seconds=4)

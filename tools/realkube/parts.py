@@ -45,7 +45,7 @@ class Layout:
     def make(cls, folder: Path, binaries: Path, node: str) -> Layout:
         """A layout in an empty folder, with ports that are free now."""
         names = ("etcd", "peer", "api", "controllers", "scheduler", "kubelet", "health")
-        return cls(folder, binaries, node, dict(zip(names, _free_ports(len(names)), strict=True)))
+        return cls(folder, binaries, node, dict(zip(names, free_ports(len(names)), strict=True)))
 
     @property
     def server(self) -> str:
@@ -274,7 +274,8 @@ def environment(at: Layout) -> dict[str, str]:
     return os.environ | {"PATH": f"{at.binaries}:{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/usr/bin:/bin"}
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports on loopback that nobody has now."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:
