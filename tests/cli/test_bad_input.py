@@ -1,6 +1,5 @@
 """Bad input of any kind: one clear sentence, a failing exit status, and everything else goes on."""
 
-import asyncio
 import errno
 import os
 import socket

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 from drakkar.cluster.apiserver.identities import ADMIN, User
 from drakkar.cluster.apiserver.server import ApiServer
-from drakkar.cluster.store import Store
+from drakkar.cluster.store import Log, Store
 from drakkar.kube.clock import FakeClock
 from drakkar.kube.transport import ApiRequest, ApiResponse
 
@@ -20,9 +20,9 @@ MERGE = {"content-type": "application/merge-patch+json"}
 class World:
     """`await world.get("/api/v1/pods")` and so on; bodies are parsed values."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, log: Log | None = None, **options: Any) -> None:
         self.clock = FakeClock(NOW)
-        self.server = ApiServer(Store(), clock=self.clock, **options)
+        self.server = ApiServer(Store(log), clock=self.clock, **options)
 
     async def ask(
         self,

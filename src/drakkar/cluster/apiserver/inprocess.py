@@ -25,6 +25,7 @@ class InProcessTransport:
 
     async def send(self, request: ApiRequest) -> ApiResponse:
         """One exchange; failures are answers with a Status."""
+        await self._server.breathe()
         return await self._server.handle(_lowered(request), self._user)
 
     async def watch(self, request: ApiRequest) -> AsyncIterator[dict[str, Any]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
@@ -26,6 +27,7 @@ from drakkar.cluster.apiserver.negotiation import CUSTOM_TYPES, JSON, OBJECT_TYP
 from drakkar.cluster.apiserver.paths import RequestInfo, request_info
 from drakkar.cluster.apiserver.resources import ApiResource, Registry
 from drakkar.cluster.apiserver.subresources import bindings, evictions, finalizing, logs, scale, sessions, tokens
+from drakkar.cluster.apiserver.trouble import Trouble
 from drakkar.cluster.apiserver.verbs import creating, deleting, reading, updating, watching
 from drakkar.cluster.machinery.strictness import DecodeError
 from drakkar.cluster.store import LogError, Store
@@ -62,6 +64,7 @@ _SUBRESOURCES: Final[dict[str, dict[str, Handler]]] = {
 }
 
 
+BREATH_SECONDS: Final = 0.005
 DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 
 
@@ -87,15 +90,21 @@ class ApiServer:
         self.discovery = Discovery(self.registry)
         self.address = address
         self.closing = False
+        self.trouble: Trouble | None = None
         self.requests: Counter[tuple[str, str, int]] = Counter()
         self._nodes: dict[str, NodeStreams] = {}
+        self._breathed = 0.0
         bootstrap(store, self.clock.now())
         store.open()
         self._watch_definitions()
 
-    def loop_time(self) -> float:
-        """The event loop's clock, which time-outs of watches are measured with."""
-        return asyncio.get_running_loop().time()
+    async def breathe(self) -> None:
+        """Let others run if nobody else did for a while. A client in the process never waits for a network, and one
+        that writes a thousand objects in a row would keep watchers and connections from being served."""
+        now = time.monotonic()
+        if now - self._breathed > BREATH_SECONDS:
+            await asyncio.sleep(0)
+            self._breathed = time.monotonic()
 
     def connect_node(self, name: str, streams: NodeStreams) -> None:
         """Reach logs and exec of the pods on a node through `streams`."""
@@ -135,6 +144,8 @@ class ApiServer:
         warnings: list[str] = []
         values = repeated or {name: [value] for name, value in request.query.items()}
         try:
+            if self.trouble is not None and not await self.trouble.meet(self.clock):
+                raise statuses.unavailable()
             answer = await self._respond(request, info, user, values, warnings)
         except statuses.StatusError as refusal:
             answer = Answer(refusal.code, refusal.status, headers=refusal.headers)

@@ -70,7 +70,7 @@ def event_line(type_: str, raw: bytes) -> bytes:
 class Watcher:
     """The queue of one watcher. It is dropped, never waited for, when it falls `limit` changes behind."""
 
-    __slots__ = ("_changes", "_limit", "_waiter", "dropped", "prefix")
+    __slots__ = ("_changes", "_due", "_limit", "_timer", "_waiter", "dropped", "prefix")
 
     def __init__(self, prefix: str, limit: int) -> None:
         self.prefix = prefix
@@ -78,6 +78,8 @@ class Watcher:
         self._limit = limit
         self._changes: deque[Change] = deque()
         self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
 
     def offer(self, change: Change) -> None:
         """Called by the collection for every change; constant time."""
@@ -94,10 +96,13 @@ class Watcher:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def take(self) -> list[Change]:
-        """All changes that are queued, in order; may be empty."""
-        taken = list(self._changes)
-        self._changes.clear()
+    def take(self, most: int = 1 << 30) -> list[Change]:
+        """Changes that are queued, in order, at most so many; may be empty."""
+        changes = self._changes
+        if len(changes) > most:
+            return [changes.popleft() for _ in range(most)]
+        taken = list(changes)
+        changes.clear()
         return taken
 
     async def wait(self, seconds: float | None = None) -> None:
@@ -106,10 +111,29 @@ class Watcher:
             return
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
-        timer = loop.call_later(seconds, self.wake) if seconds is not None else None
+        if seconds is not None:
+            self._wake_at(loop.time() + seconds, loop)
         try:
             await self._waiter
         finally:
             self._waiter = None
-            if timer is not None:
-                timer.cancel()
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wake_at(self, due: float, loop: asyncio.AbstractEventLoop) -> None:
+        # A timer that is set stays: a thousand watchers that see a change would set and cancel a thousand. One that
+        # comes too early only makes its reader look at the time.
+        if self._timer is not None:
+            if self._due <= due:
+                return
+            self._timer.cancel()
+        self._due = due
+        self._timer = loop.call_at(due, self._expired)
+
+    def _expired(self) -> None:
+        self._timer = None
+        self.wake()

@@ -16,8 +16,8 @@ from drakkar.cluster.store.changes import Change, StoredObject, Watcher
 HISTORY = 1024
 """Changes kept per collection; an informer that is further behind lists again."""
 
-QUEUE = 4096
-"""Changes one watcher may be behind before it is dropped."""
+QUEUE = HISTORY
+"""Changes one watcher may be behind before it is dropped: what it keeps alive, the history does anyway."""
 
 
 class ExpiredVersionError(Exception):
@@ -95,6 +95,7 @@ class Collection:
         return watcher
 
     def unsubscribe(self, watcher: Watcher) -> None:
+        watcher.close()
         self._watchers.discard(watcher)
 
     @property

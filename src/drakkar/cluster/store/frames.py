@@ -64,7 +64,7 @@ def read(data: bytes, start: int) -> Iterator[Frame]:
 
 
 def torn(data: bytes, end: int) -> int:
-    """How many bytes behind the last whole frame (at `end`) a kill left there; raises `DamageError` if none can have."""
+    """How many bytes a kill left behind the last whole frame, at `end`; raises `DamageError` if none can have."""
     rest = data[end:].rstrip(b"\0")
     later = data.find(MAGIC, end + 1)
     while later >= 0:

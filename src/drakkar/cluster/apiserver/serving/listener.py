@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import ssl
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from drakkar.errors import DrakkarError
 
 GRACE_SECONDS = 2.0
 BACKLOG = 1024
+SPARE_FILES = 256
+"""Descriptors that connections leave to everything else in the process."""
+MOST_FILES = 65_536
 
 
 class Listener:
@@ -24,6 +28,7 @@ class Listener:
         self._connections: set[Connection] = set()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._most = _allowed_files() - SPARE_FILES
         self.url = ""
 
     @property
@@ -34,6 +39,8 @@ class Listener:
     def opened(self, connection: Connection) -> None:
         self._connections.add(connection)
         self._idle.clear()
+        if len(self._connections) > self._most:
+            connection.abort()  # better than no descriptor for a log, a socket or a container
 
     def closed(self, connection: Connection) -> None:
         self._connections.discard(connection)
@@ -105,6 +112,18 @@ async def serve(
     listener = Listener(server)
     await listener.start(host, port, context)
     return listener
+
+
+def _allowed_files() -> int:
+    """How many descriptors the process may have, after raising its own limit as far as the system lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft not in (hard, resource.RLIM_INFINITY):
+        wanted = hard if hard != resource.RLIM_INFINITY else MOST_FILES
+        wanted = max(soft, min(wanted, MOST_FILES))
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    return soft if soft != resource.RLIM_INFINITY else MOST_FILES
 
 
 def _is_loopback(host: str) -> bool:

@@ -7,6 +7,7 @@ an object in or out of it into ADDED and DELETED. Bookmarks come every minute an
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
@@ -26,6 +27,8 @@ BOOKMARK_SECONDS: Final = 60.0
 BEFORE_END_SECONDS: Final = 2.0
 MINIMUM_SECONDS: Final = 1800.0
 """A watch without a time-out lives between one and two times this long, so that not all clients return at once."""
+BATCH: Final = 64
+"""Events that are written in one go: what is in memory for a client that does not read is bounded by this."""
 
 
 class Event(NamedTuple):
@@ -186,7 +189,7 @@ class _Stream:
 
     async def _batches(self) -> AsyncGenerator[list[Event]]:
         watcher, collection = self._watcher, self._call.collection
-        now = self._call.server.loop_time
+        now = asyncio.get_running_loop().time
         started = now()
         end = started + self._seconds
         bookmark = min(started + BOOKMARK_SECONDS, max(started + self._seconds / 2, end - BEFORE_END_SECONDS))
@@ -194,15 +197,15 @@ class _Stream:
             if self._failure is not None:
                 yield [Event("ERROR", None, None, self._failure.status)]
                 return
-            if self._first:
-                yield self._first
-                self._first = []
+            for start in range(0, len(self._first), BATCH):
+                yield self._first[start : start + BATCH]
+            self._first = []
             while not self._call.server.closing:
                 if watcher.dropped:
                     gone = statuses.expired("too old resource version: the watch fell behind and was dropped")
                     yield [Event("ERROR", None, None, gone.status)]
                     return
-                events = [event for change in watcher.take() for event in _events(change, self._chosen)]
+                events = [event for change in watcher.take(BATCH) for event in _events(change, self._chosen)]
                 if events:
                     yield events
                 moment = now()
