@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from drakkar.drivers.gpu.classes import device_classes
+from drakkar.evidence.recorded import relied_on
 from drakkar.evidence.snapshot import Manifest, Snapshot
 from drakkar.planning.nodes import machine_node
 
@@ -44,10 +45,10 @@ def snapshot_of(cluster: Object) -> Snapshot:
                     events.append(_event(obj, entry["event"]))
             objects.append(obj)
     objects += cluster.get("objects") or ()
-    return Snapshot(
+    return relied_on(Snapshot(
         objects=tuple(objects), events=tuple(events), captured_at=datetime(2026, 1, 2, tzinfo=UTC),
         kubernetes_version="1.37.2",
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def manifests_of(case: Object) -> list[Manifest]:

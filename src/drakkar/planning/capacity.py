@@ -21,6 +21,7 @@ from drakkar.allocation.pools import NodeView, PoolBody
 from drakkar.allocation.units import billionths
 from drakkar.kube.quantity import Quantity
 from drakkar.planning.cluster import PlannedCluster
+from drakkar.planning.counters import Counters, Field, fits, take
 from drakkar.scheduling.nodes import NodeState
 
 __all__ = ["SIZES", "Capacity", "Kind", "Row", "capacity_of"]
@@ -89,7 +90,7 @@ class Row:
         if self.share:
             found["share"] = self.share
         if self.whole > self.fits:
-            found |= {"inOnePiece": self.whole, "remark": self.remark}
+            found |= {"ifPacked": self.whole, "remark": self.remark}
         return found
 
 
@@ -126,7 +127,8 @@ class _Counting:
         self.problems: dict[str, None] = {}
         self._groups: dict[int, tuple[Any, list[tuple[Kind, int]]]] = {}
         self._known: dict[tuple[Any, ...], int] = {}
-        self._pieces: dict[tuple[str, Kind], list[tuple[NodeView, PoolBody, list[int]]]] = {}
+        self._ledgers: dict[int, tuple[PoolBody, Counters]] = {}
+        self._pieces: dict[tuple[str, Kind], list[_Set]] = {}
 
     def add_class(self, name: str) -> None:
         exactly = {"deviceClassName": name, "allocationMode": "ExactCount", "count": 1}
@@ -173,8 +175,12 @@ class _Counting:
             if fresh & view.consuming:
                 for body, offset in view.parts:
                     mine = (fresh >> offset) & ((1 << body.size) - 1)
-                    if mine and body.ledger is not None:
-                        self._pieces.setdefault((class_name, kind), []).append((view, body, list(_numbers(mine))))
+                    if mine:
+                        counters = self._counters(body)
+                        names = list(body.index)
+                        devices = [names[number] for number in _numbers(mine)]
+                        found = _sets(view.name, counters, counters.left(self._in_use(body)), devices)
+                        self._pieces.setdefault((class_name, kind), []).extend(found)
 
     def _fresh(self, view: NodeView, bits: int, seen: set[tuple[Any, ...]]) -> int:
         if all(record.node_name for body, _ in view.parts for record in body.slices):
@@ -193,12 +199,36 @@ class _Counting:
             return self._shares(view, bits & ~used, row)
         if not bits & view.consuming:
             return (bits & ~used).bit_count()
-        left, over = view.counters_left()
-        key = id(plan), kind, bits, used, tuple(left), tuple(over)
+        key = id(plan), kind, bits, used
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = _one_by_one(view, bits & ~used, left, over)
+            found = self._known[key] = self._one_by_one(view, bits & ~used)
         return found
+
+    def _one_by_one(self, view: NodeView, bits: int) -> int:
+        """Devices handed out in search order until nothing more fits, as claims for one device each get them."""
+        count = 0
+        for body, offset in view.parts:
+            counters = self._counters(body)
+            left = counters.left(self._in_use(body))
+            over = any(amount < 0 for amount in left.values())  # blocks all that takes from counters
+            names = list(body.index)
+            for number in _numbers((bits >> offset) & ((1 << body.size) - 1)):
+                wanted = counters.wants(names[number])
+                if not wanted or (not over and fits(left, wanted)):
+                    take(left, wanted)
+                    count += 1
+        return count
+
+    def _counters(self, body: PoolBody) -> Counters:
+        found = self._ledgers.get(id(body))
+        if found is None:
+            found = self._ledgers[id(body)] = body, Counters([*body.slices, *body.wide])
+        return found[1]
+
+    def _in_use(self, body: PoolBody) -> list[str]:
+        uses = self.cluster.devices.state.usage.pools.get((body.key.driver, body.key.pool), {})
+        return [name for name, use in uses.items() if use.wholes]
 
     def _shares(self, view: NodeView, bits: int, row: Row) -> int:
         usage = self.cluster.devices.state.usage
@@ -227,25 +257,6 @@ def _times(raw: Mapping[str, Any], name: str, amount: Quantity, consumed: Mappin
     total = billionths(raw["capacity"][name].get("value"))
     each = billionths(str(amount))
     return max(0, (total - consumed.get(name, 0)) // each)
-
-
-def _one_by_one(view: NodeView, bits: int, left: list[int], over: list[bool]) -> int:
-    """Devices handed out in search order until nothing more fits, as claims for one device each would get them."""
-    left = list(left)
-    count = 0
-    for number in _numbers(bits):
-        if not (view.consuming >> number) & 1:
-            count += 1
-            continue
-        part = view.part_of[number]
-        vector, guard = view.vector(number), view.guards[part]
-        if vector is None or over[part]:
-            continue
-        after = (left[part] | guard) - vector
-        if after & guard == guard:
-            left[part] = after ^ guard
-            count += 1
-    return count
 
 
 def _numbers(bits: int) -> Iterator[int]:
@@ -285,14 +296,15 @@ class _Set(NamedTuple):
     node: str
     name: str
     left: Mapping[str, int]
+    total: Mapping[str, int]
     need: Mapping[str, int]
+    most: int  # how many fit while nothing is in use
     free: Mapping[str, tuple[str, ...]]
     places: tuple[str, ...]
 
 
-def _in_one_piece(row: Row, pieces: Sequence[tuple[NodeView, PoolBody, list[int]]]) -> None:
+def _in_one_piece(row: Row, sets: Sequence[_Set]) -> None:
     """What the rest of all counter sets together would be enough for, and why it is not what fits."""
-    sets = [one for view, body, numbers in pieces for one in _sets(view, body, numbers)]
     if not sets:
         return
     need = sets[0].need
@@ -300,59 +312,82 @@ def _in_one_piece(row: Row, pieces: Sequence[tuple[NodeView, PoolBody, list[int]
     if not families:
         return
     total = {family: sum(one.left.get(family, 0) for one in sets) for family in families}
-    row.whole = min(total[family] // need[family] for family in families)
+    most = max(one.most for one in sets)
+    # All that is left, moved together: as many untouched sets as that makes, and one with the remainder.
+    row.whole = min(
+        total[family] // size * most + min(most, total[family] % size // need[family])
+        for family in families
+        if (size := max(one.total.get(family, 0) for one in sets))
+    )
     apart = sum(max(0, min(one.left.get(family, 0) // need[family] for family in families)) for one in sets)
     if row.whole <= row.fits:
         return
-    family = max(
-        families, key=lambda name: total[name] // need[name] - sum(s.left.get(name, 0) // need[name] for s in sets)
-    )
+    # What people know best are the places (memory slices), so they are told of these where they tell the story.
+    numbered = [family for family in families if any(one.free.get(family) for one in sets)]
+    scattered = [name for name in families if sum(one.left.get(name, 0) // need[name] for one in sets) < row.whole]
+    spread = row.fits >= apart and bool(scattered)
+    choice = [name for name in numbered if not spread or name in scattered] or scattered or families
+    family = choice[0]
     some = [one for one in sets if one.left.get(family, 0) > 0]
     shown = ", ".join(f"{_amount(one.left[family])} in {one.name} on {one.node}" for one in some[:_SHOWN])
     more = f" and {len(some) - _SHOWN} more" if len(some) > _SHOWN else ""
     start = (
-        f"{_amount(total[family])} {family} are left in all ({shown}{more}), enough for {row.whole} {row.kind}, but"
-        f" {row.fits} fit{'s' if row.fits == 1 else ''}"
+        f"{_amount(total[family])} × {family} are left in all ({shown}{more}), which packed would be enough for"
+        f" {row.whole} × {row.kind}, but {row.fits} fit{'s' if row.fits == 1 else ''}"
     )
-    if row.fits < apart:
-        one = next((one for one in some if one.left[family] >= need[family] and one.free.get(family)), some[0])
-        row.remark = (
-            f"{start}: free in {one.name} are {', '.join(one.free.get(family, ())) or 'none'}, and one can only lie at"
-            f" {' or '.join(one.places[:_SHOWN])}"
-        )
-    else:
+    if spread:
         row.remark = f"{start}: one takes {_amount(need[family])} of the same set"
+        return
+    one = next((one for one in some if one.left[family] >= need[family] and one.places), some[0])
+    free = _span(list(one.free.get(family, ()))) or "none"
+    row.remark = f"{start}: free in {one.name} are {free}, and one can only lie at {' or '.join(one.places[:_SHOWN])}"
 
 
-def _sets(view: NodeView, body: PoolBody, numbers: Iterable[int]) -> Iterator[_Set]:
-    ledger = body.ledger
-    assert ledger is not None
-    names = list(body.index)
+def _sets(node: str, counters: Counters, left_of: Mapping[Field, int], devices: Iterable[str]) -> Iterator[_Set]:
     wanted: dict[str, list[dict[str, int]]] = {}
-    for number in numbers:
+    for device in devices:
         by_set: dict[str, dict[str, int]] = {}
-        for (set_name, counter), amount in ledger.want_by_field(names[number]).items():
+        for (set_name, counter), amount in counters.wants(device).items():
             by_set.setdefault(set_name, {})[counter] = amount
         for set_name, want in by_set.items():
             wanted.setdefault(set_name, []).append(want)
-    left_of = ledger.left_by_field()
     for set_name, wants in wanted.items():
+        mine = {field.counter: amount for field, amount in counters.total.items() if field.set == set_name}
         left: dict[str, int] = {}
+        total: dict[str, int] = {}
         free: dict[str, list[str]] = {}
-        for (owner, counter), amount in left_of.items():
-            if owner == set_name:
-                family = _family(counter)
-                left[family] = left.get(family, 0) + max(0, amount)
-                if amount > 0 and family != counter:
-                    free.setdefault(family, []).append(counter)
+        for counter, amount in mine.items():
+            family, rest = _family(counter), left_of[Field(set_name, counter)]
+            left[family] = left.get(family, 0) + max(0, rest)
+            total[family] = total.get(family, 0) + amount
+            if rest > 0 and family != counter:
+                free.setdefault(family, []).append(counter)
         need: dict[str, int] = {}
         for counter, amount in wants[0].items():
             need[_family(counter)] = need.get(_family(counter), 0) + amount
         places = [_span([name for name, amount in want.items() if amount and _family(name) != name]) for want in wants]
         yield _Set(
-            view.name, set_name, left, need, {name: tuple(found) for name, found in free.items()},
+            node,
+            set_name,
+            left,
+            total,
+            need,
+            _most(wants, mine),
+            {name: tuple(found) for name, found in free.items()},
             tuple(dict.fromkeys(place for place in places if place)),
-        )  # fmt: skip
+        )
+
+
+def _most(wants: Sequence[Mapping[str, int]], total: Mapping[str, int]) -> int:
+    """How many fit into a set while nothing is in use, handed out in their order."""
+    rest = dict(total)
+    count = 0
+    for want in wants:
+        if all(rest.get(counter, 0) >= amount for counter, amount in want.items()):
+            for counter, amount in want.items():
+                rest[counter] -= amount
+            count += 1
+    return count
 
 
 def _family(counter: str) -> str:
@@ -361,13 +396,16 @@ def _family(counter: str) -> str:
 
 
 def _span(counters: list[str]) -> str:
-    """Places as people write them: `memory-slice-0 to 3`."""
-    if not counters:
-        return ""
+    """Places as people write them: `memory-slice-0 to 3, 6`."""
     numbers = sorted(int(match[0]) for name in counters if (match := re.search(r"\d+$", name)))
-    if len(numbers) == 1:
-        return counters[0]
-    return f"{_family(counters[0])}-{numbers[0]} to {numbers[-1]}"
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    shown = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs)
+    return f"{_family(counters[0])}-{shown}" if shown else ""
 
 
 def _amount(value: int) -> str:

@@ -119,7 +119,9 @@ def try_one(cluster: PlannedCluster, pod: PlannedPod) -> Outcome:
         return Outcome(pod, found.node_name, given, demand=demand)
     _withdraw(cluster, pod)
     if isinstance(found, NoPlacement):
-        return Outcome(pod, refused=found.rejections, demand=demand, why=f"pod {pod.name} fits on no node")
+        return Outcome(
+            pod, refused=found.rejections, demand=demand, why=f"pod {pod.name} fits on no node: there is none"
+        )
     return Outcome(pod, why=f"pod {pod.name} cannot be tried: {', '.join(found.reasons)}")
 
 
@@ -144,7 +146,10 @@ def _explained(cluster: PlannedCluster, outcome: Outcome) -> None:
     total = cluster.view.node_count
     found = reasons(outcome.pod.facts, cluster.view.nodes, outcome.refused)
     outcome.reasons = tuple(found)
-    outcome.why = f"pod {outcome.pod.name} fits on {_none_of(total)}: {sentence(found, total)}"
+    if total == 1 and len(found) == 1:
+        outcome.why = f"pod {outcome.pod.name} does not fit on the only node, {found[0].nodes[0]}: {found[0].text}"
+    else:
+        outcome.why = f"pod {outcome.pod.name} fits on {_none_of(total)}: {sentence(found, total)}"
     changes: dict[tuple[str, str], None] = {}
     for name in nearest(outcome.refused)[:_NEAREST]:
         refusal = outcome.refused[name].detail
@@ -157,4 +162,4 @@ def _explained(cluster: PlannedCluster, outcome: Outcome) -> None:
 
 
 def _none_of(total: int) -> str:
-    return {0: "no node", 1: "no node", 2: "neither node"}.get(total, f"none of {total} nodes")
+    return {0: "no node", 2: "neither node"}.get(total, f"none of {total} nodes")

@@ -24,7 +24,7 @@ from drakkar.planning.nodes import added_nodes, without_nodes
 from drakkar.planning.placing import Outcome, place_all
 from drakkar.planning.quotas import admitted
 from drakkar.planning.rollout import Rollout
-from drakkar.planning.room import Room, make_room
+from drakkar.planning.room import Room, make_room, possible_on_an_empty_node
 from drakkar.planning.workloads import PlannedPod, completed
 from drakkar.scheduling.pods import PodFacts
 
@@ -89,6 +89,18 @@ class Plan:
         if self.asked:
             parts.append(_sentence(self.asked))
         return "; ".join(parts) or "there are no pods to place"
+
+    @property
+    def no_room(self) -> str:
+        """Why nobody's going would help, "" where somebody's would or nobody needs it."""
+        refused = [outcome for outcome in self.asked if not outcome.fits and outcome.refused]
+        if not refused or self.rooms:
+            return ""
+        if not any(possible_on_an_empty_node(outcome) for outcome in refused):
+            return "nobody's going would make room: no node could take it even if it were empty"
+        return (
+            "nobody's going would make room: what it needs is held by pods of this plan, or by pods that have to stay"
+        )
 
     def to_dict(self) -> Object:
         """The plan as plain JSON."""
@@ -260,10 +272,12 @@ def _sentence(outcomes: Sequence[Outcome]) -> str:
         nodes = Counter(outcome.node for outcome in placed)
         shown = ", ".join(f"{count} on {node}" for node, count in nodes.most_common(4))
         more = f" and {len(nodes) - 4} more nodes" if len(nodes) > 4 else ""
-        return f"all {len(outcomes)} pods fit: {shown}{more}"
+        return f"{'both' if len(outcomes) == 2 else f'all {len(outcomes)}'} pods fit: {shown}{more}"
     first = next(outcome for outcome in outcomes if not outcome.fits)
     if len(outcomes) == 1:
         return first.why
+    if not placed:
+        return f"none of {len(outcomes)} pods fits: {first.why}"
     count = len(outcomes) - len(placed)
     verb = "does" if count == 1 else "do"
     return f"{count} of {len(outcomes)} pods {verb} not fit: {first.why}"

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from drakkar.planning.capacity import SIZES, Capacity, Row
-from drakkar.planning.placing import Outcome
+from drakkar.planning.placing import Given, Outcome
 from drakkar.planning.plan import Plan
 from drakkar.planning.rollout import Rollout
 from drakkar.planning.room import Room
@@ -23,20 +23,19 @@ def plan_text(plan: Plan) -> str:
     """The whole plan."""
     blocks = [[plan.sentence]]
     for rollout in plan.rollouts:
-        blocks.append(list(_rollout(rollout))[1:])
+        blocks.append(list(_rollout(rollout))[2:])
     for title, outcomes in (("", plan.outcomes), ("displaced", plan.displaced), ("waiting", plan.waiting)):
         if outcomes:
             blocks.append(([f"{title}: {_count(outcomes)}"] if title else []) + list(_placed(outcomes)))
     refused = _distinct(outcome for outcome in plan.asked if not outcome.fits)
-    if len(plan.asked) > 1:
-        blocks += [[first.why + (f" (and {len(more)} like it)" if more else "")] for first, *more in refused]
+    blocks += [[first.why + (f" (and {len(more)} like it)" if more else "")] for first, *more in refused[1:]]
     for first, *_ in refused:
         if first.changes:
             blocks.append(["it would fit with one of", *(f"  {text} (node {node})" for node, text in first.changes)])
     if plan.rooms:
         blocks.append(list(_rooms(plan.rooms)))
-    elif any(outcome.refused for outcome in plan.asked if not outcome.fits):
-        blocks.append(["nobody has to go: no node could take it even if nothing else were there"])
+    elif plan.no_room:
+        blocks.append([plan.no_room])
     if plan.asked and plan.after.rows:
         blocks.append(["left after", *_capacity(plan.after.rows, plan.before.rows)])
     blocks.append([f"note: {note}" for note in plan.notes] + [f"left out: {problem}" for problem in plan.problems])
@@ -67,7 +66,7 @@ def _count(outcomes: Sequence[Outcome]) -> str:
 def _placed(outcomes: Sequence[Outcome]) -> Iterator[str]:
     rows = [["POD", "NODE", "DEVICES"]]
     for outcome in outcomes[:_ROWS]:
-        devices = [one.device + _amounts(one.amounts) for one in outcome.devices]
+        devices = [_device(one, outcome.node) + _amounts(one.amounts) for one in outcome.devices]
         shown = ", ".join(devices[:_DEVICES]) + (
             f" and {len(devices) - _DEVICES} more" if len(devices) > _DEVICES else ""
         )
@@ -75,6 +74,12 @@ def _placed(outcomes: Sequence[Outcome]) -> Iterator[str]:
     yield from table(rows)
     if len(outcomes) > _ROWS:
         yield f"and {len(outcomes) - _ROWS} more pods"
+
+
+def _device(given: Given, node: str) -> str:
+    """The name alone where the pool is the node's: which driver it is of is the class' business."""
+    _, pool, name = given.device.split("/", 2)
+    return name if pool == node else given.device
 
 
 def _amounts(amounts: Iterable[tuple[str, str]]) -> str:
@@ -89,9 +94,11 @@ def _distinct(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
 
 
 def _rooms(rooms: Sequence[Room]) -> Iterator[str]:
-    total = sum(room.size for room in rooms)
-    many = f"{total} would have to go" if total != 1 else "1 would have to go"
-    yield f"to make room {many}:"
+    total = sum(room.size - room.ending for room in rooms)
+    if total:
+        yield f"to make room {total} would have to go:"
+    else:
+        yield "nobody has to go: what is needed will be free when these have ended"
     for room in rooms:
         for name in room.names:
             yield f"  {name}, from node {room.node}, for pod {room.for_pod}"
@@ -124,7 +131,7 @@ def _rollout(rollout: Rollout) -> Iterator[str]:
 def _capacity(rows: Sequence[Row], before: Sequence[Row] = ()) -> Iterator[str]:
     earlier = {(row.class_name, row.kind): row for row in before}
     header = ["CLASS", "TYPE", "PRODUCT", "TOTAL", *(["BEFORE"] if before else []), "FIT"]
-    lines = [[*header, *(f"×{size}" for size in SIZES if size > 1), "IN ONE PIECE", "BY NODE"]]
+    lines = [[*header, *(f"×{size}" for size in SIZES if size > 1), "IF PACKED", "BY NODE"]]
     for row in rows:
         was = earlier.get((row.class_name, row.kind))
         type_ = f"{row.kind} (each {row.share})" if row.share else str(row.kind)

@@ -25,6 +25,7 @@ __all__ = ["Rollout", "Step", "belongs", "rollout_of"]
 
 Object = dict[str, Any]
 
+_MOST_SPARE: Final = 16
 _KINDS: Final = ("Deployment", "StatefulSet", "DaemonSet")
 
 
@@ -101,8 +102,27 @@ def rollout_of(cluster: PlannedCluster, workload: Object, *, surge: str = "", un
             expected="deployment/NAME, statefulset/NAME or daemonset/NAME",
         )
     changed = _with_limits(workload, surge, unavailable)
-    play = _played(cluster, changed)
-    return play if play.ends else _with_fixes(cluster, changed, play)
+    with cluster.trial():
+        _settle(cluster, workload)
+        play = _played(cluster, changed)
+        return play if play.ends else _with_fixes(cluster, changed, play)
+
+
+def _settle(cluster: PlannedCluster, workload: Object) -> None:
+    """A workload that has no pods yet gets them: a rollout is asked about as if it ran."""
+    snapshot = cluster.snapshot
+    if any(belongs(snapshot, pod, workload) for pod in cluster.placed()):
+        return
+    current = snapshot.get(workload["kind"], name_of(workload), namespace_of(workload)) or workload
+    pods = [_renamed(snapshot, pod, "old") for pod in pods_of(snapshot, current, cluster.view.existing)]
+    bad = next((outcome for outcome in place_all(cluster, pods) if not outcome.fits), None)
+    if bad is not None:
+        raise DrakkarError(
+            f"{reference(workload)} does not fit even before a rollout: {bad.why}",
+            reason="DoesNotFit",
+            subject=reference(workload),
+            next_step="drakkar plan -f for the workload alone says what must go",
+        )
 
 
 def _played(cluster: PlannedCluster, workload: Object) -> Rollout:
@@ -194,11 +214,22 @@ class _Play:
                 f"the rollout of {self.label} cannot go on: {done} of {total} new pods run, the old ones are gone, and"
                 " the next new pod fits on no node"
             )
+        if stuck is not None and not self._fits_without_the_old(stuck):
+            return (
+                f"the rollout of {self.label} cannot go on after {done} of {total} pods: the next new pod fits on no"
+                " node, not even when all old pods are gone"
+            )
         return (
             f"the rollout of {self.label} cannot go on after {done} of {total} pods: the next new pod needs devices or"
             f" room that only the {_count(len(self.old), 'old pod')} could free, and maxUnavailable {self.unavailable}"
             " forbids to end one first"
         )
+
+    def _fits_without_the_old(self, stuck: Outcome) -> bool:
+        with self.cluster.trial():
+            for pod in self.old:
+                self.cluster.remove(pod)
+            return try_one(self.cluster, stuck.pod).fits
 
     def _why(self, stuck: Outcome | None) -> str:
         if stuck is None:
@@ -210,21 +241,7 @@ class _Play:
 
     def _old_pods(self) -> list[PodFacts]:
         found = [pod for pod in self.cluster.placed() if belongs(self.cluster.snapshot, pod, self.workload)]
-        if found:
-            return sorted(found, key=lambda pod: pod.key)
-        current = self.cluster.snapshot.get(self.workload["kind"], name_of(self.workload), namespace_of(self.workload))
-        pods = pods_of(self.cluster.snapshot, current or self.workload, self.cluster.view.existing)
-        outcomes = place_all(self.cluster, [_renamed(self.cluster.snapshot, pod, "old") for pod in pods])
-        bad = next((outcome for outcome in outcomes if not outcome.fits), None)
-        if bad is not None:
-            raise DrakkarError(
-                f"{reference(self.workload)} does not fit even before a rollout: {bad.why}",
-                reason="DoesNotFit",
-                subject=reference(self.workload),
-                next_step="drakkar plan -f for the workload alone says what must go",
-            )
-        state = {pod.uid: pod for pod in self.cluster.placed()}
-        return [state[outcome.pod.facts.uid] for outcome in outcomes]
+        return sorted(found, key=lambda pod: pod.key)
 
     def _new_pods(self) -> list[PlannedPod]:
         pods = pods_of(self.cluster.snapshot, self.workload, self.cluster.view.existing)
@@ -275,7 +292,7 @@ def _devices_needed(cluster: PlannedCluster, workload: Object, play: Rollout) ->
     if not held:
         return ""
     driver, like = held[0]
-    for count in range(1, len(held) * max(1, play.surge) + 1):
+    for count in range(1, min(_MOST_SPARE, 2 * len(held) * max(1, play.surge)) + 1):
         devices = [
             {**{key: value for key, value in like.items() if key != "consumesCounters"}, "name": f"spare-{number}"}
             for number in range(count)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from drakkar.allocation import Refusal
+from drakkar.allocation import Refusal, allocate
 from drakkar.errors import DrakkarError
 from drakkar.evidence.snapshot import name_of, namespace_of, reference
 from drakkar.planning.cluster import PlannedCluster
@@ -24,14 +24,15 @@ from drakkar.scheduling.claims import ClaimDemand, Devices, SchedulingError, dem
 from drakkar.scheduling.filters import Rejection, reject
 from drakkar.scheduling.nodes import NodeState
 from drakkar.scheduling.pods import PodFacts
-from drakkar.scheduling.reasons import devices_lacking
+from drakkar.scheduling.reasons import devices_lacking, nearest
 
-__all__ = ["Room", "make_room", "room_for"]
+__all__ = ["Room", "make_room", "possible_on_an_empty_node", "room_for"]
 
 Object = dict[str, Any]
 Cost = tuple[Any, ...]
 
 _TRIALS: Final = 4000
+_EMPTIED: Final = 8
 _PODS: Final = 32  # for how many pods room is sought
 _NOT_HELPED: Final = frozenset({"NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity"})
 _RECREATED: Final = frozenset({"DaemonSet", "Node"})
@@ -60,6 +61,7 @@ class Room:
     """
 
     for_pod: str
+    priority: int
     node: str
     pods: tuple[PodFacts, ...]
     claims: tuple[Object, ...]
@@ -72,6 +74,11 @@ class Room:
         return len(self.pods) + len(self.claims)
 
     @property
+    def ending(self) -> int:
+        """How many of them end already."""
+        return sum(pod.deleting for pod in self.pods)
+
+    @property
     def names(self) -> list[str]:
         """Who goes, for people."""
         found = []
@@ -80,6 +87,8 @@ class Room:
             remark = f"priority {pod.priority}" + (f", of {owner}" if owner else "")
             if pod.deleting:
                 remark += ", ends already"
+            elif pod.priority > self.priority:
+                remark += ", more important"
             found.append(f"pod {pod.namespace}/{pod.name} ({remark})")
         found += [f"claim {namespace_of(claim)}/{name_of(claim)}, which no pod uses" for claim in self.claims]
         return found
@@ -121,6 +130,26 @@ def make_room(cluster: PlannedCluster, outcomes: Iterable[Outcome], planned: fro
         if room.size:
             found.append(room)
     return found
+
+
+def possible_on_an_empty_node(outcome: Outcome) -> bool:
+    """Whether some node that refused the pod could take it if nothing were in use; of many the nearest are tried."""
+    if any(one.resolvable for one in outcome.refused.values() if not isinstance(one.detail, Refusal)):
+        return True
+    refusals = [outcome.refused[name].detail for name in nearest(outcome.refused)[:_EMPTIED]]
+    return any(isinstance(one, Refusal) and _fits_if_empty(one) for one in refusals)
+
+
+def _fits_if_empty(refusal: Refusal) -> bool:
+    if not _enough_if_empty(refusal):
+        return False
+    state = refusal.world.state.part(pool.key for pool in refusal.view.pools)
+    for namespace, name in list(state.usage.claims):
+        state.remove_claim({"metadata": {"namespace": namespace, "name": name}})
+    try:
+        return bool(allocate(state, refusal.claims, refusal.view.node, features=refusal.world.features))
+    except DrakkarError:
+        return False
 
 
 def room_for(cluster: PlannedCluster, pod: PlannedPod, planned: frozenset[str] = frozenset()) -> Room | None:
@@ -168,7 +197,9 @@ class _Search:
         pods, claims = _members(units)
         devices = sorted(set().union(*(unit.devices for unit in units))) if units else []
         owners = {pod.uid: _owner(self.cluster, pod) for pod in pods}
-        return Room(self.pod.name, node.name, pods, claims, tuple(devices), self.complete, owners)
+        return Room(
+            self.pod.name, self.pod.facts.priority, node.name, pods, claims, tuple(devices), self.complete, owners
+        )
 
     def _bound(self, node: NodeState) -> Cost | None:
         """The least that this node can cost; None if nothing that goes would help there."""

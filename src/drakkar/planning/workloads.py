@@ -104,6 +104,9 @@ def planned_pod(
         "uid": uid,
         "labels": {**((template.get("metadata") or {}).get("labels") or {}), **(labels or {})},
     }
+    if obj["kind"] != "Pod":
+        owner = {"kind": obj["kind"], "name": name_of(obj), "uid": f"plan:{reference(obj)}", "controller": True}
+        metadata["ownerReferences"] = [owner]
     claims, statuses = [], []
     for entry in spec.get("resourceClaims") or ():
         template_name = entry.get("resourceClaimTemplateName")

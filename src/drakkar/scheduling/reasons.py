@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from drakkar.allocation import Refusal
+from drakkar.scheduling.claims import NOT_ON_NODE
 from drakkar.scheduling.filters import TOO_MANY_PODS, UNTOLERATED, Rejection
 from drakkar.scheduling.nodes import NodeState
 from drakkar.scheduling.pods import PodFacts
@@ -19,6 +20,7 @@ __all__ = ["NodeReason", "devices_lacking", "most_free", "nearest", "reasons", "
 
 _EXAMINED: Final = 12
 _SHOWN: Final = 3
+_REASONS: Final = 4
 _GIB: Final = 1 << 30
 
 
@@ -80,7 +82,7 @@ def reasons(pod: PodFacts, nodes: Mapping[str, NodeState], rejections: Mapping[s
         assert isinstance(refusal, Refusal)
         grouped.setdefault((rejections[name].plugin, refusal.message), []).append(name)
     if len(near) > _EXAMINED:
-        text = f"cannot give the devices either, and lack at least {_lacks(rejections[near[_EXAMINED]])}"
+        text = f"too few devices as well, at least {_lacks(rejections[near[_EXAMINED]])} more needed"
         grouped["DynamicResources", text] = near[_EXAMINED:]
     others: dict[tuple[str, str], list[str]] = {}
     for name, rejection in rejections.items():
@@ -96,10 +98,10 @@ def sentence(found: Iterable[NodeReason], total: int) -> str:
     if not total:
         return "there is no node"
     parts = list(found)
-    shown = [f"{_nodes(reason.nodes, total)}: {reason.text}" for reason in parts[:_SHOWN]]
-    if len(parts) > _SHOWN:
-        left = sum(len(reason.nodes) for reason in parts[_SHOWN:])
-        shown.append(f"{left} more nodes have {len(parts) - _SHOWN} further reasons")
+    shown = [f"{_nodes(reason.nodes, total)}: {reason.text}" for reason in parts[:_REASONS]]
+    if len(parts) > _REASONS:
+        left = sum(len(reason.nodes) for reason in parts[_REASONS:])
+        shown.append(f"{left} more {'have other reasons' if left > 1 else 'has another reason'}")
     return "; ".join(shown)
 
 
@@ -124,7 +126,7 @@ def _text(pod: PodFacts, node: NodeState | None, rejection: Rejection) -> str:
 
 
 def _cordoned(_pod: PodFacts, _node: NodeState, _rejection: Rejection) -> str:
-    return "is cordoned"
+    return "cordoned"
 
 
 def _tainted(pod: PodFacts, node: NodeState, rejection: Rejection) -> str:
@@ -132,29 +134,33 @@ def _tainted(pod: PodFacts, node: NodeState, rejection: Rejection) -> str:
     if taint is None:
         return ""
     value = f"={taint['value']}" if taint.get("value") else ""
-    return f"has taint {taint.get('key')}{value}:{taint.get('effect')}, which the pod does not tolerate"
+    return f"taint {taint.get('key')}{value}:{taint.get('effect')}, which the pod does not tolerate"
 
 
 def _other_labels(pod: PodFacts, node: NodeState, _rejection: Rejection) -> str:
     wrong = [(key, value) for key, value in pod.node_affinity.selector if node.labels.get(key) != value]
     if not wrong:
-        return "does not satisfy the pod's node affinity"
+        return "the pod's node affinity does not match"
     wanted = ", ".join(f"{key}={value}" for key, value in wrong)
     actual = ", ".join(node.labels.get(key) or "absent" for key, _ in wrong)
-    return f"does not match nodeSelector {wanted} (there it is {actual})"
+    return f"nodeSelector {wanted} does not match (there it is {actual})"
+
+
+def _elsewhere(_pod: PodFacts, _node: NodeState, rejection: Rejection) -> str:
+    return "a claim of the pod is allocated on another node" if NOT_ON_NODE in rejection.reasons else ""
 
 
 def _no_room(pod: PodFacts, node: NodeState, rejection: Rejection) -> str:
     parts = []
     for reason in rejection.reasons:
         if reason == TOO_MANY_PODS:
-            parts.append(f"runs {len(node.pods)} of {node.allocatable.get('pods', 0)} pods already")
+            parts.append(f"{len(node.pods)} of {node.allocatable.get('pods', 0)} pods run there already")
             continue
         name = reason.removeprefix("Insufficient ")
         offered = node.allocatable.get(name, 0)
         left = offered - node.requested.get(name, 0)
         wanted, have, all_of_it = (_amount(name, value) for value in (pod.requests.get(name, 0), left, offered))
-        parts.append(f"has too little {name}: the pod wants {wanted}, {have} of {all_of_it} left")
+        parts.append(f"too little {name} ({wanted} wanted, {have} of {all_of_it} left)")
     return " and ".join(parts)
 
 
@@ -172,4 +178,6 @@ _TOLD: Final[Mapping[str, Callable[[PodFacts, NodeState, Rejection], str]]] = {
     "TaintToleration": _tainted,
     "NodeAffinity": _other_labels,
     "NodeResourcesFit": _no_room,
+    "PodTopologySpread": lambda _pod, _node, _rejection: "one more there would break the topology spread constraints",
+    "DynamicResources": _elsewhere,
 }
