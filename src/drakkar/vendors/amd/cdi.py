@@ -146,4 +146,4 @@ def _selected(gpus: Sequence[AmdGpu], names: dict[str, dict[str, str]], wanted: 
                 subject=name,
                 expected="all, or one of " + ", ".join(names[gpu.uuid]["index"] for gpu in gpus),
             )
-    return list(dict.fromkeys(by_name[name] for name in asked))
+    return list({by_name[name].uuid: by_name[name] for name in asked}.values())

@@ -38,6 +38,7 @@ DYNAMIC_DRIVERS = ("nvidia-uvm", "nvidia-caps", "nvidia-nvlink", "nvidia-nvswitc
 
 #: The program that looks at the injected nodes, and the folder of what it knows of the hardware.
 SMI_PATH = "/usr/bin/nvidia-smi"
+MPS_CONTROL_PATH = "/usr/bin/nvidia-cuda-mps-control"
 SMI_DATA_FOLDER = "/usr/share/nvidia-smi"
 
 _BUILDER = "dvs-builder@U22-I3-B17-02-5"

@@ -42,7 +42,7 @@ class MigInstance:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu(Device):
     """One GPU. `index` is NVML's (bus order), `minor` the number of /dev/nvidia<minor>; `xids` what it logged,
-    `time_slice` its compute policy (0 default, 1 short, 2 medium, 3 long).
+    `time_slice` its compute policy (0 default, 1 short, 2 medium, 3 long), `exclusive` its compute mode.
     """
 
     index: int
@@ -60,6 +60,7 @@ class Gpu(Device):
     mig_instances: tuple[MigInstance, ...] = ()
     xids: tuple[int, ...] = ()
     time_slice: int = 0
+    exclusive: bool = False
 
     @property
     def mig_board(self) -> mig.MigBoard | None:

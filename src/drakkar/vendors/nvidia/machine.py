@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from drakkar.hardware.machine import DeviceNode, Machine
 from drakkar.vendors.nvidia.gpu import Gpu, MigInstance
+
+
+@dataclass(frozen=True, slots=True)
+class MpsProgram:
+    """How a machine's control program of the Multi-Process Service is run. `real` False: a simulated machine's."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    real: bool
 
 
 class NvidiaMachine(Machine, Protocol):
@@ -54,3 +64,9 @@ class NvidiaMachine(Machine, Protocol):
 
     def set_time_slice(self, index: int, interval: int) -> None:
         """Sets the compute policy's time slice: 0 default, 1 short, 2 medium, 3 long."""
+
+    def set_exclusive(self, index: int, exclusive: bool) -> None:
+        """Sets the compute mode: exclusive for one process, or the default."""
+
+    def mps_program(self) -> MpsProgram:
+        """The control program of the Multi-Process Service; DrakkarError where there is none."""

@@ -33,6 +33,7 @@ class GpuState(msgspec.Struct, frozen=True):
     lost: bool = False
     xids: tuple[int, ...] = ()
     time_slice: int = 0
+    exclusive: bool = False
 
 
 class MachineState(msgspec.Struct, frozen=True):

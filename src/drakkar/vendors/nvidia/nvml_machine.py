@@ -17,6 +17,7 @@ from drakkar.errors import DrakkarError
 from drakkar.hardware.machine import DeviceNode, Fault, MachineEvent, NodeDescription
 from drakkar.vendors.nvidia import kernel, observed, xids
 from drakkar.vendors.nvidia.gpu import Gpu, MigInstance
+from drakkar.vendors.nvidia.machine import MpsProgram
 from drakkar.vendors.nvidia.nvml import Library, NvmlDevice, NvmlError, codes, find_library
 from drakkar.vendors.nvidia.nvml import mig as nvml_mig
 from drakkar.vendors.nvidia.nvml.device import devices as nvml_devices
@@ -300,6 +301,32 @@ class NvmlMachine:
             )
         self._time_slices[gpu.uuid] = interval
         self.poll()
+
+    def set_exclusive(self, index: int, exclusive: bool) -> None:
+        """Sets the compute mode; DrakkarError where NVML refuses."""
+        _, device = self._device(index)
+        device.set_compute_mode(codes.COMPUTE_EXCLUSIVE_PROCESS if exclusive else codes.COMPUTE_DEFAULT)
+        self.poll()
+
+    def mps_program(self) -> MpsProgram:
+        """The driver's own control program, with its libraries and its server where it looks for them.
+
+        Raises:
+            DrakkarError: there is none below the driver root.
+        """
+        places = [self._driver_root / place for place in _TOOL_PLACES]
+        found = next((place for place in places if (place / "nvidia-cuda-mps-control").is_file()), None)
+        if found is None:
+            raise DrakkarError(
+                "sharing by MPS needs nvidia-cuda-mps-control",
+                reason="NoTool",
+                subject=str(self._driver_root),
+                expected="usr/bin",
+            )
+        environment = {"PATH": ":".join(map(str, [*places, "/usr/sbin:/usr/bin:/sbin:/bin"]))}
+        if self._library is not None and self._library.path.parent.is_dir():
+            environment["LD_LIBRARY_PATH"] = str(self._library.path.parent)
+        return MpsProgram((str(found / "nvidia-cuda-mps-control"),), environment, real=True)
 
     # --- looking ----------------------------------------------------------------------------------------------------
 

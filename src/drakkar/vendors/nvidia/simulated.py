@@ -10,6 +10,7 @@ is kept in one file (`machine_state`) and seen by other processes through `poll`
 from __future__ import annotations
 
 import shutil
+import sys
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ from drakkar.hardware import tree
 from drakkar.hardware.machine import DeviceNode, Fault, MachineEvent, NodeDescription
 from drakkar.vendors.nvidia import files, labels, mig, models, smi, xids
 from drakkar.vendors.nvidia.gpu import GPU_MAJOR, Gpu, MigInstance
+from drakkar.vendors.nvidia.machine import MpsProgram
 from drakkar.vendors.nvidia.machine_state import GpuState, InstanceState, MachineState, StateFile
 
 _NAMESPACE = uuid.UUID("8b1f8e0e-9a56-5a0c-9d5b-6f0a3c2d7e41")
@@ -289,6 +291,17 @@ class SimulatedMachine:
         if state.time_slice != interval:
             self._change_gpu(index, msgspec.structs.replace(state, time_slice=interval), "compute-policy")
 
+    def set_exclusive(self, index: int, exclusive: bool) -> None:
+        """Sets the compute mode: exclusive for one process, or the default."""
+        state = self._gpu_state(index)
+        if state.exclusive != exclusive:
+            self._change_gpu(index, msgspec.structs.replace(state, exclusive=exclusive), "compute-mode")
+
+    def mps_program(self) -> MpsProgram:
+        """The simulated control program below the driver root."""
+        program = self.driver_root / files.MPS_CONTROL_PATH.lstrip("/")
+        return MpsProgram((sys.executable, "-I", str(program)), {}, real=False)
+
     def unload_driver(self) -> None:
         """Removes the kernel module: no GPU answers, MIG instances are lost."""
         gpus = tuple(GpuState(mig_enabled=self._keeps_mig(gpu), lost=gpu.lost) for gpu in self._state.gpus)
@@ -403,6 +416,7 @@ class SimulatedMachine:
             mig_instances=tuple(self._instance(own, minor, one) for one in state.instances),
             xids=state.xids,
             time_slice=state.time_slice,
+            exclusive=state.exclusive,
         )
 
     def _instance(self, gpu: uuid.UUID, minor: int, state: InstanceState) -> MigInstance:
@@ -446,6 +460,8 @@ class SimulatedMachine:
         tree.make_links(root, links | sys_links)
         program = root / files.SMI_PATH.lstrip("/")
         tree.replace_file(program, smi.program(), mode=0o755)
+        control = models.data_file("nvidia-cuda-mps-control").decode()
+        tree.replace_file(root / files.MPS_CONTROL_PATH.lstrip("/"), f"#!/usr/bin/env python3\n{control}", mode=0o755)
         if state.loaded:
             caps = state.majors["nvidia-caps"]
             nodes = [node for gpu in self.gpus() for node in gpu.nodes]

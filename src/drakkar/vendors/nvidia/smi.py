@@ -54,6 +54,26 @@ def hardware_file(
     return "\n".join(lines) + "\n"
 
 
+def listing(gpus: Sequence[Gpu], *, loaded: bool = True) -> str:
+    """What ``nvidia-smi -L`` prints on the host itself: every GPU that answers, with its MIG devices."""
+    if not loaded:
+        return (
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest"
+            " NVIDIA driver is installed and running.\n"
+        )
+    lines = []
+    for gpu in gpus:
+        if gpu.lost:
+            lines.append(
+                f"Unable to determine the device handle for GPU{gpu.index}: {nvml_address(gpu.bus_id)}: GPU is lost"
+            )
+            continue
+        lines.append(f"GPU {gpu.index}: {gpu.model} (UUID: {gpu.uuid})")
+        for number, mig_device in enumerate(gpu.mig_instances):
+            lines.append(f"  MIG {mig_device.profile.name.ljust(12)}  Device {number:>2}: (UUID: {mig_device.uuid})")
+    return "\n".join(lines) + "\n"
+
+
 def query_fields(gpu: Gpu) -> dict[str, tuple[str, str]]:
     """`--query-gpu` field to (value, unit); `index`, `count` and `timestamp` are the program's own."""
     product = gpu.product
@@ -80,7 +100,7 @@ def query_fields(gpu: Gpu) -> dict[str, tuple[str, str]]:
         "driver_version": gpu.driver_version,
         "kmd_version": gpu.driver_version,
         "compute_cap": product.computeCapability,
-        "compute_mode": "Default",
+        "compute_mode": "Exclusive_Process" if gpu.exclusive else "Default",
         "persistence_mode": "Enabled",
         "addressing_mode": gpu.addressing_mode or _UNKNOWN,
         "gsp.mode.current": "Enabled",

@@ -75,7 +75,7 @@ def selected(gpus: Sequence[Gpu], wanted: Sequence[str]) -> list[Chosen]:
                 subject=name,
                 expected="all, none, or one of " + ", ".join(one.index for one in known) + ", or a UUID",
             )
-    return list(dict.fromkeys(by_name[name] for name in wanted))
+    return list({by_name[name].uuid: by_name[name] for name in wanted}.values())
 
 
 def found_for(one: Chosen, devices: Root, system_root: Path, hooks: HookSet, driver_root: str) -> Found:

@@ -70,7 +70,7 @@ class Root:
         found: list[str] = []
         for folder in dict.fromkeys(search):
             for path in self._glob(self.host(_joined(folder, pattern))):
-                if accept(path):
+                if accept(self.resolve(path) if self._prefix and os.path.islink(path) else path):  # noqa: PTH114
                     found.append(path)
                     if count and len(found) == count:
                         return found

@@ -11,6 +11,9 @@ from typing import Final
 
 from drakkar.errors import DrakkarError
 
+COMPUTE_DEFAULT: Final = 0
+COMPUTE_EXCLUSIVE_PROCESS: Final = 3
+
 SUCCESS: Final = 0
 UNINITIALIZED: Final = 1
 INVALID_ARGUMENT: Final = 2

@@ -105,6 +105,10 @@ class NvmlDevice:
         info = self._library.fill("nvmlDeviceGetMemoryInfo", structs.Memory(), self.handle)
         return None if info is None else int(info.total)
 
+    def set_compute_mode(self, mode: int) -> None:
+        """Sets who may use it; NvmlError if the driver refuses."""
+        self._library.call("nvmlDeviceSetComputeMode", self.handle, ctypes.c_uint(mode), subject=f"GPU {self.index}")
+
     def brand(self) -> str | None:
         """The brand, as NVIDIA's driver publishes it."""
         number = self._library.number(("nvmlDeviceGetBrand",), self.handle)
