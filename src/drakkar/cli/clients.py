@@ -29,22 +29,12 @@ def connect(kubeconfig: Path | None, context: str) -> tuple[Client, Connection]:
 def node_captures(connection: Connection) -> dict[str, NodeCapture]:
     """What the nodes' own files show, if the cluster is an embedded one of this user; nothing otherwise."""
     from drakkar.cluster import places
-    from drakkar.evidence.nodes import read_node
+    from drakkar.cluster.captures import capture_nodes
 
     for name in places.names():
         record = places.running(name)
         if record is not None and record.server == connection.server:
-            where = places.places(name, Path(record.data) if record.durable else None)
-            containers = where.data / "runtime" / "containers"
-            return {
-                node: read_node(
-                    node,
-                    kubelet_root=where.node_root(node),
-                    cdi_directories=[where.node_cdi(node)],
-                    bundles=containers,
-                )
-                for node in record.nodes
-            }
+            return capture_nodes(places.places(name, Path(record.data) if record.durable else None))
     return {}
 
 

@@ -15,6 +15,8 @@ from drakkar.cli.options import emit, name, output
 @click.option("--gpu", type=int, help="Index of the GPU on the node.")
 @click.option("--code", type=int, help="XID number.")
 @click.option("--profile", help="MIG profile, e.g. 1g.10gb.")
+@click.option("--version", help="Version of the kernel driver, e.g. 580.126.09.")
+@click.option("--seconds", type=float, help="How long, or how far.")
 @name
 @output
 def command(
@@ -23,6 +25,8 @@ def command(
     gpu: int | None,
     code: int | None,
     profile: str | None,
+    version: str | None,
+    seconds: float | None,
     name: str,
     output: str,
 ) -> None:
@@ -31,24 +35,27 @@ def command(
     \b
     drakkar fault gpu-lost dgx-h100-0 --gpu 3
     drakkar fault xid dgx-h100-0 --gpu 0 --code 79
+    drakkar fault cdi-elsewhere dgx-h100-0
+    drakkar fault api-slow --seconds 0.5
     """
     from drakkar.cluster.control import ask
-    from drakkar.cluster.faults import FAULTS
+    from drakkar.cluster.faults import FAULTS, ClusterFault
     from drakkar.cluster.places import places, running
     from drakkar.errors import DrakkarError
 
     if fault is None:
         width = max(map(len, FAULTS))
         for word, each in FAULTS.items():
-            needs = "".join(f" --{need}" for need in each.needs)
-            click.echo(f"{word.ljust(width)}  {each.about}{'; needs' + needs if needs else ''}")
+            needs = "".join(f" --{need}" for need in each.needs) + "".join(f" [--{take}]" for take in each.takes)
+            place = "of the cluster; " if isinstance(each, ClusterFault) else ""
+            click.echo(f"{word.ljust(width)}  {place}{each.about}{';' + needs if needs else ''}")
         return
-    given = {"node": node, "gpu": gpu, "code": code, "profile": profile}
+    given = {"node": node, "gpu": gpu, "code": code, "profile": profile, "version": version, "seconds": seconds}
     arguments = {key: value for key, value in given.items() if value is not None}
     known = FAULTS.get(fault)
     if known is not None:
         missing = [f"--{need}" for need in known.needs if need not in arguments]
-        if "node" not in arguments:
+        if "node" not in arguments and not isinstance(known, ClusterFault):
             missing.insert(0, "the node")
         if missing:
             raise DrakkarError(f"{fault} needs {' and '.join(missing)}", reason="MissingArgument")

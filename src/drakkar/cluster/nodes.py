@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from drakkar.cluster.kubelet.kubelet import Kubelet
 from drakkar.cluster.places import Places
@@ -15,9 +18,10 @@ from drakkar.cluster.requests import NodeRequest
 from drakkar.cluster.rights import DRIVER_USER
 from drakkar.cluster.runtimes.runtime import Runtime
 from drakkar.drivers.catalog import Family, NodeDriver, NodePlaces
+from drakkar.files import replace_file
 from drakkar.hardware.machine import Machine
 from drakkar.kube.client import Client
-from drakkar.kube.clock import Clock
+from drakkar.kube.clock import Clock, ShiftedClock
 from drakkar.kube.events import EventRecorder
 from drakkar.kube.informers import Informer
 
@@ -39,7 +43,8 @@ class EmbeddedNode:
         clock: Clock,
     ) -> None:
         self.name, self.model = request.name, request.model
-        self._family, self._runtime, self._pods, self._clock = family, runtime, pods, clock
+        self._family, self._runtime, self._pods = family, runtime, pods
+        self.clock = ShiftedClock(clock)  # a machine's clock may be wrong on its own
         self._client = client_for(f"system:node:{self.name}", ("system:nodes",), "kubelet")
         self._driver_client = client_for(DRIVER_USER, DRIVER_GROUPS, "drakkar")
         data = where.node_data(self.name)
@@ -47,10 +52,11 @@ class EmbeddedNode:
         cdi = where.node_cdi(self.name)
         self.places = NodePlaces(self._root / "plugins", self._root / "plugins_registry", cdi, data / "driver")
         self._machine_root = data / "machine"
+        self.runtime_cdi: tuple[Path, ...] = (cdi,)
         self.machine: Machine
         self.kubelet: Kubelet
         self.drivers: list[NodeDriver] = []
-        self._recorder = EventRecorder(self._client, "kubelet", self.name, clock=clock)
+        self._recorder = EventRecorder(self._client, "kubelet", self.name, clock=self.clock)
 
     async def start(self) -> None:
         """Build the machine, start kubelet and drivers side by side; return when the node is registered."""
@@ -66,7 +72,7 @@ class EmbeddedNode:
 
     async def start_drivers(self) -> None:
         """Start the drivers of this machine (again, after a fault)."""
-        made = self._family.drivers(self.machine, self.name, self._driver_client, self.places, self._clock)
+        made = self._family.drivers(self.machine, self.name, self._driver_client, self.places, self.clock)
         self.drivers = list(made)
         for driver in self.drivers:
             await driver.start()
@@ -89,7 +95,7 @@ class EmbeddedNode:
     async def stop(self) -> None:
         """Stop everything, drivers first, so that nothing is prepared any more."""
         for driver in self.drivers:
-            await driver.stop()
+            await driver.stop(machine_ends=True)
         await self.kubelet.stop()
         await self._recorder.stop()
 
@@ -106,16 +112,29 @@ class EmbeddedNode:
             "drivers": [driver.driver_name for driver in self.drivers],
         }
 
+    @property
+    def kubelet_root(self) -> Path:
+        """The node's ``/var/lib/kubelet``."""
+        return self._data
+
+    def _runtime_information(self) -> dict[str, Any]:
+        """What ``crictl info`` would say of CDI here; the directories as the node itself would call them."""
+        names = [
+            "/var/run/cdi" if path == self.places.cdi_dir else f"/opt/cdi/{path.name}" for path in self.runtime_cdi
+        ]
+        return {"config": {"enableCDI": bool(names), "cdiSpecDirs": names}}
+
     async def _start_kubelet(self) -> None:
+        replace_file(self._data / "crictl-info.json", msgspec.json.encode(self._runtime_information()), mode=0o600)
         self.kubelet = Kubelet(
             self._client,
             self.name,
             self.machine.node_description,
             root=self._root,
             runtime=self._runtime,
-            cdi_dirs=[self.places.cdi_dir],
+            cdi_dirs=self.runtime_cdi,
             pods=self._pods,
-            clock=self._clock,
+            clock=self.clock,
             recorder=self._recorder,
         )
         await self.kubelet.start()

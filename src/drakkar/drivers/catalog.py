@@ -36,7 +36,7 @@ class NodeDriver(Protocol):
 
     async def start(self) -> None: ...
 
-    async def stop(self) -> None: ...
+    async def stop(self, *, machine_ends: bool = False) -> None: ...
 
     async def kill(self) -> None: ...
 
@@ -52,6 +52,7 @@ class Family:
     host_files: tuple[str, ...] = ()  # shell patterns: what a host with real devices must not lend to containers
     pools: Callable[[Machine, str, bool], Sequence[Pool]] | None = None
     """What the drivers would publish for a machine on a node, by default or with every partition there could be."""
+    captured: Callable[[Machine], dict[str, str]] = lambda _: {}  # what its own tools would print, as files of a bundle
 
 
 def _nvidia() -> Family:
@@ -80,6 +81,14 @@ def _nvidia() -> Family:
         )
         return [driver]
 
+    def captured(machine: Machine) -> dict[str, str]:
+        from drakkar.vendors.nvidia.simulated import SimulatedMachine
+        from drakkar.vendors.nvidia.smi import listing
+
+        assert isinstance(machine, SimulatedMachine)
+        gpus = machine.devices()
+        return {"nvidia-smi-L.txt": listing(machine.gpus(), loaded=bool(gpus)), "boot-id.txt": machine.boot_id + "\n"}
+
     host_files = ("/usr/bin/nvidia-*", "/usr/lib/*/libnvidia-*", "/usr/lib/*/libcuda*", "/usr/lib64/libnvidia-*")
 
     def pools(machine: Machine, node: str, partitions: bool) -> Sequence[Pool]:
@@ -87,7 +96,7 @@ def _nvidia() -> Family:
 
         return [published_pool(machine.devices(), node, PublishOptions(dynamic_mig=partitions))]  # type: ignore[arg-type]
 
-    return Family(model_names, build, drivers, device_classes, host_files, pools)
+    return Family(model_names, build, drivers, device_classes, host_files, pools, captured)
 
 
 FAMILIES: tuple[Callable[[], Family], ...] = (_nvidia,)

@@ -42,6 +42,27 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
+class ShiftedClock:
+    """Another clock whose time of day is wrong by `offset`; it sleeps and measures as that one does."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.offset = timedelta()
+
+    def jump(self, seconds: float) -> None:
+        """Set it forward, or back where `seconds` is negative."""
+        self.offset += timedelta(seconds=seconds)
+
+    def now(self) -> datetime:
+        return self._clock.now() + self.offset
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+
+
 class FakeClock:
     """A clock that moves only when told to: `await clock.advance(30)` wakes every sleeper in order."""
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from drakkar.cluster.cluster import Cluster
     from drakkar.cluster.places import Places
     from drakkar.diagnosis.verdict import Verdict
+    from drakkar.evidence.snapshot import Snapshot
 
 __all__ = ["EmbeddedCluster", "Fault", "GpuNode"]
 
@@ -99,9 +100,15 @@ class EmbeddedCluster:
     def explain(self, target: str) -> Verdict:
         """Why a target (``pod/NAME``, ``claim/NAME``, …) has its devices, or why it does not."""
         from drakkar.diagnosis.explain import explain
+
+        return explain(self.snapshot(), target)
+
+    def snapshot(self) -> Snapshot:
+        """Everything a diagnosis reads, as it is now: objects, events, logs, and what the nodes show."""
+        from drakkar.cluster.captures import capture_nodes
         from drakkar.evidence.take import take
 
-        return explain(self._do(take(self._running.client)), target)
+        return self._do(take(self._running.client, captures=capture_nodes(self._running.where)))
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -145,7 +145,7 @@ class ApiServer:
         values = repeated or {name: [value] for name, value in request.query.items()}
         try:
             if self.trouble is not None and not await self.trouble.meet(self.clock):
-                raise statuses.unavailable()
+                raise statuses.unavailable("the server is currently unable to handle the request")
             answer = await self._respond(request, info, user, values, warnings)
         except statuses.StatusError as refusal:
             answer = Answer(refusal.code, refusal.status, headers=refusal.headers)
