@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "models": ("models", "List the machines that can be simulated."),
     "preflight": ("preflight", "Check a cluster before a driver is installed, upgraded or removed."),
     "lint": ("lint", "Review manifests, chart values and alert rules before they are applied."),
+    "migrate": ("migrate", "Move manifests from nvidia.com/gpu to claims, with a way back."),
     "cdi": ("cdi.group", "List, check and apply Container Device Interface files."),
     "hook": ("hook", "What a runtime runs beside a container before it starts: links, loader cache, modes."),
     "version": ("version", "Print the version."),
