@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from drakkar.cli.cdi.generate import command
 from drakkar.injection.spec import CdiSpec
+from tests.conftest import missing
 from tests.vendors import cdi_hosts
 from tests.vendors.nvml import VARIABLE
 
@@ -22,12 +23,12 @@ _PATHS = ("--driver-root", "--dev-root", "--config-search-path")
 #: The classes that NVIDIA's command gives only when it is asked to; without them the files of two modes conflict.
 _OWN_CLASSES = {"imex": "imex-channel", "gds": "gds", "mofed": "mofed", "gdrcopy": "gdrcopy", "nvswitch": "nvswitch"}
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: trees have device nodes with owners")
-
 
 @pytest.fixture(scope="module")
 def trees(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Path, Path]]]:
     """The trees of all hosts that were asked for, each made once."""
+    if os.geteuid() != 0:
+        missing("root", "needs root: trees have device nodes with owners")
 
     class Trees(dict[str, tuple[Path, Path]]):
         def __missing__(self, host: str) -> tuple[Path, Path]:
