@@ -98,15 +98,11 @@ class Pod:
         An error that is limited to a node is raised only if no later node fits.
         """
         problem: AllocationError | None = None
-        world, key = self.world, self.key
+        modest = bool(self.shapes) and all(shape.modest for shape in self.shapes)
         for node in nodes:
-            # What most nodes of a full cluster need: see that they have too few free devices.
-            view = world.known_view(node)
-            if view is not None and not view.invalid:
-                plan = view.plans.get(key)
-                if plan is not None and plan.bounded and hopeless(plan, view.in_use()):
-                    continue
             try:
+                if self._hopeless(node, modest):
+                    continue
                 found = self.on(node)
             except AllocationError as error:
                 if not error.node_only:
@@ -118,6 +114,20 @@ class Pod:
         if problem is not None:
             raise problem
         return None
+
+    def _hopeless(self, node: Mapping[str, Any], modest: bool) -> bool:
+        """What most nodes of a full cluster need: to see at once that they have too few free devices."""
+        world = self.world
+        try:
+            view = world.known_view(node)
+            if view is None:
+                return modest and world.exhausted(node)
+        except (AttributeError, TypeError):
+            return False  # no node: `on` will say so
+        if view.invalid:
+            return False
+        plan = view.plans.get(self.key)
+        return plan is not None and plan.bounded and hopeless(plan, view.in_use())
 
     def _plan(self, view: NodeView) -> Plan:
         return plan_for(
@@ -161,7 +171,7 @@ class Pod:
                     claim.shape,
                     asks,
                     mine,
-                    devices=view.devices,
+                    device_of=view.device,
                     node_name=view.name,
                     features=self.features,
                     share_id=self.share_id,

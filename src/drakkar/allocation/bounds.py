@@ -133,7 +133,7 @@ def _twins(search: Search) -> dict[int, int]:
             tuple((ask.ok >> device & 1, ask.blocked >> device & 1) for ask in asks),
             tuple(constraint.index.values.get(device) for constraint in constraints),
             (view.group_of[device], view.vector(device)) if view.consuming & bit else None,
-            str(view.devices[device].raw.get("consumesCounters")) if search.features.compatibility_groups else "",
+            str(view.device(device).raw.get("consumesCounters")) if search.features.compatibility_groups else "",
         )
         identities[device] = identity
         classes[identity] = classes.get(identity, 0) | bit

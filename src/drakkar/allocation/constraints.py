@@ -72,10 +72,14 @@ def attribute_bits(view: NodeView, attribute: str, *, lists: bool) -> AttributeB
     key = ("attribute", attribute)
     found: AttributeBits | None = view.bits.get(key)
     if found is None:
-        found = view.bits[key] = AttributeBits()
-        for body, offset in view.parts:
-            for number, values in _values_in(body, key, attribute, lists).items():
-                found.add(number + offset, values)
+        if view.body is not None:
+            found = _bits_of_body(view.body, key, lists)
+        else:
+            found = AttributeBits()
+            for body, offset in view.parts:
+                for number, values in _bits_of_body(body, key, lists).values.items():
+                    found.add(number + offset, values)
+        view.bits[key] = found
     return found
 
 
@@ -121,6 +125,10 @@ def values_of(raw: Mapping[str, Any], driver: str, attribute: str, *, lists: boo
         published = attributes.get(bare)
         if published is None:
             return None
+    if len(published) == 1:  # the usual, without asking kind by kind
+        for kind, value in published.items():
+            if kind in _SCALARS and value is not None:
+                return ((kind, value),)
     for kind in _SCALARS:
         value = published.get(kind)
         if value is not None:
@@ -133,12 +141,16 @@ def values_of(raw: Mapping[str, Any], driver: str, attribute: str, *, lists: boo
     return (NOTHING,)
 
 
-def _values_in(body: PoolBody, key: tuple[str, str], attribute: str, lists: bool) -> Mapping[int, tuple[Value, ...]]:
-    found: dict[int, tuple[Value, ...]] | None = body.bits.get(key)
+def _bits_of_body(body: PoolBody, key: tuple[str, str], lists: bool) -> AttributeBits:
+    found: AttributeBits | None = body.bits.get(key)
     if found is None:
-        found = body.bits[key] = {}
-        for number, device in enumerate(body.devices):
-            values = values_of(device.raw, device.key.driver, attribute, lists=lists)
-            if values is not None:
-                found[number] = values
+        found = body.bits[key] = AttributeBits()
+        number = 0
+        for record in body.slices:
+            driver = record.key.driver
+            for raw in record.raw_devices:
+                values = values_of(raw, driver, key[1], lists=lists)
+                if values is not None:
+                    found.add(number, values)
+                number += 1
     return found

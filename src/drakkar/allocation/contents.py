@@ -67,19 +67,57 @@ def check_amounts(raw: Mapping[str, Any]) -> None:
 def columns(driver: str, devices: Sequence[Mapping[str, Any]], reads: Iterable[Read]) -> bytes:
     """The values of all devices for each read, as one hashable text."""
     found: list[Any] = [driver, len(devices)]
+    maps: dict[str, list[Mapping[str, Any]]] = {}
     for field, domain, name in reads:
         if field == "driver":
             continue
         if field == "allowMultipleAllocations":
             found.append([device.get(field) for device in devices])
             continue
-        maps = [device.get(field) or _EMPTY for device in devices]
+        values = maps.get(field)
+        if values is None:
+            values = maps[field] = [device.get(field) or _EMPTY for device in devices]
         if domain:
             full = f"{domain}/{name}"
-            found.append([values.get(full) for values in maps])
+            found.append([each.get(full) for each in values])
         if not domain or domain == driver:
-            found.append([values.get(name) for values in maps])
+            found.append([each.get(name) for each in values])
     return _encode(found)
+
+
+Row = tuple[Any, ...]
+
+
+def rows(driver: str, devices: Sequence[Mapping[str, Any]], reads: Sequence[Read]) -> list[Row]:
+    """Per device of a simple slice what a selector reads of it, hashable; equal rows get equal answers.
+
+    An attribute is its kind and value, a capacity its text. A name in the driver's own domain may be published with or
+    without it; both are in the row.
+    """
+    found: list[list[Any]] = []
+    for field, domain, name in reads:
+        if field == "driver":
+            continue
+        if field == "allowMultipleAllocations":
+            found.append([device.get(field) for device in devices])
+            continue
+        shown = _amount if field == "capacity" else _scalar
+        values = [device.get(field) or _EMPTY for device in devices]
+        full = f"{domain}/{name}"
+        found.append([shown(each[full]) if full in each else None for each in values])
+        if domain == driver:
+            found.append([shown(each[name]) if name in each else None for each in values])
+    return list(zip(*found, strict=True)) if found else [()] * len(devices)
+
+
+def _scalar(attribute: Mapping[str, Any]) -> tuple[str, Any]:
+    for item in attribute.items():
+        return item
+    return "", None
+
+
+def _amount(capacity: Mapping[str, Any]) -> Any:
+    return capacity.get("value")
 
 
 @lru_cache(maxsize=4096)

@@ -10,12 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from drakkar.allocation.slices import SliceRecord
 from drakkar.allocation.units import billionths, text
 from drakkar.kube.quantity import Quantity
 
 Field = tuple[str, str]  # counter set and counter
 GroupState = Mapping[tuple[int, str], frozenset[str]]
+
+
+_encode = msgspec.json.encode
 
 
 class Shortage(NamedTuple):
@@ -73,6 +78,8 @@ class CounterLedger:
         self._group_of = self._grouped()
         self._left = {name: dict(counters) for name, counters in self._totals.items()}
         self._offsets: dict[str, dict[str, int]] = {}
+        self._kinds: dict[str, int] = {}  # equal for counter sets of equal content and place
+        self._vectors: dict[tuple[int, bytes], int | None] = {}
         self._lay_out(self._debts() if any(record.debts for record in slices) else {})
         self._negative = sum(1 for counters in self._totals.values() for amount in counters.values() if amount < 0)
         self._in_use: dict[str, bool] = {}
@@ -107,6 +114,7 @@ class CounterLedger:
         self.left = [0] * size
         self.guards = [0] * size
         ends = [0] * size
+        kinds: dict[Any, int] = {}
         for name, totals in self._totals.items():
             group = self._group_of[name]
             offset, left, guard = ends[group], 0, 0
@@ -117,6 +125,7 @@ class CounterLedger:
                 most = abs(total) + debts.get((name, counter), 0) if debts else abs(total)
                 offset += most.bit_length() + 1
                 guard |= 1 << (offset - 1)
+            self._kinds[name] = kinds.setdefault((ends[group], tuple(totals.items())), len(kinds))
             ends[group] = offset
             self.left[group] += left
             self.guards[group] |= guard
@@ -134,19 +143,27 @@ class CounterLedger:
         entries = self._consumers[device]
         packed = 0
         if len(entries) == 1:
+            # Cards of one kind have counter sets that differ in name only.
+            counters = entries[0].get("counters") or {}
             name = entries[0].get("counterSet", "")
-            totals, offsets = self._totals[name], self._offsets[name]
-            for counter, value in (entries[0].get("counters") or {}).items():
-                amount = billionths(value.get("value"))
-                # Such a device never fits, and its field would not either.
-                if amount > totals[counter] and amount > 0:
-                    return None
-                packed += amount << offsets[counter]
-            return packed
+            key = (self._kinds[name], _encode(counters))
+            if key not in self._vectors:
+                self._vectors[key] = self._packed(name, counters)
+            return self._vectors[key]
         for (name, counter), amount in self._want(device).items():
             if amount > max(self._totals[name][counter], 0):
                 return None
             packed += amount << self._offsets[name][counter]
+        return packed
+
+    def _packed(self, name: str, counters: Mapping[str, Any]) -> int | None:
+        totals, offsets, packed = self._totals[name], self._offsets[name], 0
+        for counter, value in counters.items():
+            amount = billionths(value.get("value"))
+            # Such a device never fits, and its field would not either.
+            if amount > totals[counter] and amount > 0:
+                return None
+            packed += amount << offsets[counter]
         return packed
 
     def set_in_use(self, device: str, in_use: bool) -> None:

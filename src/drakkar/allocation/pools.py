@@ -31,12 +31,13 @@ class PoolBody:
 
     __slots__ = (
         "_devices",
+        "_index",
         "bits",
         "in_use",
-        "index",
         "key",
         "late",
         "ledger",
+        "names",
         "problem",
         "shareable",
         "shared",
@@ -53,14 +54,16 @@ class PoolBody:
         self.key = key
         self.slices = sorted(slices, key=_slice_name) if len(slices) > 1 else list(slices)
         self.wide = wide  # further slices of the pool, for other nodes
-        self.problem = _problem(self.slices, wide, features)
+        plain = len(slices) == 1 and not wide and slices[0].lonely
+        self.problem = "" if plain else _problem(self.slices, wide, features)
         self.status = INVALID if self.problem else ""
         self.late = False
         self.simple = True  # see `contents`
         self.shareable = 0
         self.size = 0
-        self.index: dict[str, int] = {}
+        self.names: list[str] = []
         self._devices: list[Device] | None = None
+        self._index: dict[str, int] | None = None
         self.in_use = 0  # devices that are taken as a whole
         self.shared = 0  # devices of which at least one share is in use
         self.bits: dict[Any, Any] = {}  # per predicate: its bit set over these devices
@@ -72,9 +75,12 @@ class PoolBody:
             self.simple = self.simple and record.simple and not record.consuming
             if features.consumable_capacity:
                 self.shareable |= record.shareable << self.size
-            self.index.update(zip(record.names, range(self.size, self.size + len(record.names)), strict=True))
             self.size += len(record.names)
-        if features.partitionable_devices:
+        if len(self.slices) == 1:
+            self.names = self.slices[0].names
+        else:
+            self.names = [name for record in self.slices for name in record.names]
+        if features.partitionable_devices and not plain:
             everything = [*self.slices, *wide]
             if any(record.consuming for record in everything):
                 self.ledger = CounterLedger(everything)
@@ -85,6 +91,22 @@ class PoolBody:
         if self._devices is None:
             self._devices = [] if self.problem else [d for record in self.slices for d in record.all_devices()]
         return self._devices
+
+    def device(self, number: int) -> Device:
+        """One device, without making those before it."""
+        for record in self.slices:
+            size = len(record.names)
+            if number < size:
+                return record.device(number)
+            number -= size
+        raise IndexError(number)
+
+    @property
+    def index(self) -> dict[str, int]:
+        """The number of each device, by name."""
+        if self._index is None:
+            self._index = dict(zip(self.names, range(self.size), strict=True))
+        return self._index
 
     def note_all(self, uses: Mapping[str, DeviceUse], *, shares: bool) -> None:
         """Take over how all devices of the pool are in use."""
@@ -159,27 +181,31 @@ class NodeView:
         "vectors",
     )
 
-    def __init__(self, node: Mapping[str, Any], pools: Iterable[PoolBody | BrokenPool], error: str = "") -> None:
+    def __init__(self, node: Mapping[str, Any], pools: Sequence[PoolBody | BrokenPool], error: str = "") -> None:
         self.node = node
         self.name: str = (node.get("metadata") or {}).get("name") or ""
         self.error = error
-        self.pools = sorted(pools, key=_pool_order)
+        self.pools = pools if len(pools) == 1 else sorted(pools, key=_pool_order)
         self.parts: list[tuple[PoolBody, int]] = []
         self.size = 0
         self._devices: list[Device] | None = None
         self.broken: list[BrokenPool | PoolBody] = []
         self.obsolete: list[PoolKey] = []
-        self.invalid = False
+        self.invalid = counting = False
+        self.shareable = 0
+        self.simple = True
         for pool in self.pools:
             if isinstance(pool, BrokenPool) or pool.status:
                 self.broken.append(pool)
                 self.invalid = self.invalid or pool.status == INVALID
                 continue
             self.parts.append((pool, self.size))
+            self.shareable |= pool.shareable << self.size
+            self.simple = self.simple and pool.simple
+            counting = counting or pool.ledger is not None
             self.size += pool.size
         self.body = self.parts[0][0] if len(self.parts) == 1 else None
-        self.shareable = self.joined(lambda body: body.shareable)
-        self.simple = not self.broken and all(body.simple for body, _ in self.parts)
+        self.simple = self.simple and not self.broken
         self.consuming = 0  # devices that take from shared counters
         self.part_of: list[int] = []
         self.group_of: list[int] = []  # of counter sets; the lists below are by group
@@ -187,7 +213,7 @@ class NodeView:
         self.guards: list[int] = []
         self.members: list[int] = []
         self._counted: list[dict[int, int]] = []
-        if any(body.ledger is not None for body, _ in self.parts):
+        if counting:
             self._lay_out_counters()
         self.bits: dict[Any, Any] = {}
         self.plans: dict[Any, Any] = {}  # see `plans`
@@ -201,6 +227,16 @@ class NodeView:
         if self._devices is None:
             self._devices = [device for body, _ in self.parts for device in body.devices]
         return self._devices
+
+    def device(self, number: int) -> Device:
+        """One device, without making all the others."""
+        if self.body is not None:
+            return self.body.device(number)
+        if self._devices is None:
+            for body, offset in self.parts:
+                if number < offset + body.size:
+                    return body.device(number - offset)
+        return self.devices[number]
 
     def in_use(self) -> int:
         """The devices that are taken as a whole."""
@@ -234,7 +270,7 @@ class NodeView:
         if found == UNKNOWN:
             body, offset = self.parts[self.part_of[device]]
             ledger = body.ledger
-            found = None if ledger is None else ledger.vector(body.devices[device - offset].name)
+            found = None if ledger is None else ledger.vector(body.names[device - offset])
             self.vectors[device] = found
         return found
 
@@ -275,7 +311,7 @@ class NodeView:
                 continue
             self.guards += ledger.guards
             self.members += [0] * len(ledger.guards)
-            for number, name in enumerate(body.index):
+            for number, name in enumerate(body.names):
                 group = first
                 if ledger.consumes(name):
                     group += ledger.group(name)
@@ -286,23 +322,19 @@ class NodeView:
         for bits in self.members:
             self.consuming |= bits
 
-    def joined(self, of_body: Callable[[PoolBody], int]) -> int:
-        """One bit set over all devices from a bit set per pool."""
-        bits = 0
-        for body, offset in self.parts:
-            bits |= of_body(body) << offset
-        return bits
-
 
 def gather(
     node: Mapping[str, Any],
-    local: Iterable[SliceRecord],
-    everywhere: Iterable[SliceRecord],
+    local: Sequence[SliceRecord],
+    everywhere: Sequence[SliceRecord],
     slices_of_pool: Callable[[PoolKey], Iterable[SliceRecord]],
     body_of: Callable[[PoolKey, tuple[SliceRecord, ...], tuple[SliceRecord, ...]], PoolBody],
     features: Features,
 ) -> tuple[NodeView, list[PoolKey]]:
     """The node's view, and the pools whose slices it depends on."""
+    if len(local) == 1 and local[0].lonely and not everywhere:
+        record = local[0]
+        return NodeView(node, [body_of(record.key, (record,), ())]), [record.key]
     groups: dict[PoolKey, list[SliceRecord]] = {}
     for record in (*local, *everywhere):
         try:

@@ -88,5 +88,5 @@ def _amounts(search: Search, part: int, offset: int, free: int) -> list[dict[str
         free &= free - 1
         if view.part_of[device] != part:
             return None
-        found.append(body.ledger.want_by_counter(body.devices[device - offset].name))
+        found.append(body.ledger.want_by_counter(body.names[device - offset]))
     return found

@@ -106,7 +106,7 @@ class Constraint(NamedTuple):
 class ClaimShape:
     """The specification of a claim, compiled."""
 
-    __slots__ = ("config", "configured", "constraint_problem", "constraints", "reads", "requests")
+    __slots__ = ("config", "configured", "constraint_problem", "constraints", "modest", "reads", "requests")
 
     def __init__(self, devices: Mapping[str, Any], classes: Mapping[str, ClassRecord], features: Features) -> None:
         self.constraints, self.constraint_problem = _constraints(devices.get("constraints") or ())
@@ -130,6 +130,12 @@ class ClaimShape:
             self.requests.append(request)
             if request.problem:
                 break
+        # Sound, and each request wants free devices: on a node without any nothing has to be looked at.
+        self.modest = bool(self.requests) and not self.constraint_problem
+        self.modest = self.modest and all(
+            not request.problem and all(ask.count > 0 and not ask.admin for ask in request.asks)
+            for request in self.requests
+        )
         self.configured = bool(self.config) or any(
             ask.class_record.config for request in self.requests if not request.problem for ask in request.asks
         )

@@ -25,13 +25,13 @@ def allocation_result(
     asks: Sequence[Ask],
     chosen: Sequence[Chosen],
     *,
-    devices: Sequence[Device],
+    device_of: Callable[[int], Device],
     node_name: str,
     features: Features,
     share_id: Callable[[], str],
 ) -> Json:
     """One `status.allocation`; `asks` are the chosen alternatives in the order of the requests."""
-    chosen_devices = [devices[choice.device] for choice in chosen]
+    chosen_devices = [device_of(choice.device) for choice in chosen]
     results = [
         {"request": choice.ask.name, "driver": device.key.driver, "pool": device.key.pool, "device": device.key.device}
         if device.ordinary and choice.ask.ordinary

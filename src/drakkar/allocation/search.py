@@ -259,11 +259,11 @@ class Search:
             remember(self.view.amounts, plan.ask.key, known)
         amounts: Amounts | None = known.get(device)
         if amounts is None:
-            found = amounts_of(self.view.devices[device], plan.ask, self.features, always=True)
+            found = amounts_of(self.view.device(device), plan.ask, self.features, always=True)
             if found is None or isinstance(found, Failure):
                 return None
             amounts = known[device] = found
-        use = self._uses.get(self.view.devices[device].key)
+        use = self._uses.get(self.view.device(device).key)
         consumed = use.consumed if use is not None else _NONE
         return amounts if amounts.fits(consumed, self.shares.get(device, _NONE)) else None
 
@@ -286,7 +286,7 @@ class Search:
                     return False
                 if self.features.compatibility_groups:
                     part = view.part_of[device]
-                    grown = compatible(part, self.groups, view.devices[device].raw.get("consumesCounters") or ())
+                    grown = compatible(part, self.groups, view.device(device).raw.get("consumesCounters") or ())
                     if grown is None:
                         return False
                     groups = grown
@@ -347,7 +347,7 @@ class Search:
             values: tuple[Value, ...] | None
             if plan.computed and constraint.attribute in plan.ask.derived:
                 text = plan.ask.derived[constraint.attribute]
-                published = self.view.devices[device]
+                published = self.view.device(device)
                 lists = self.features.list_type_attributes
                 values = derived_values(self._environment(), text, constraint.attribute, published, lists=lists)
             else:
@@ -357,7 +357,7 @@ class Search:
                 if must:
                     raise AllocationError(
                         f"claim {self._label(frame.claim)}, request {plan.ask.own}: cannot add device "
-                        f"{self.view.devices[device].key} because a claim constraint would not be satisfied",
+                        f"{self.view.device(device).key} because a claim constraint would not be satisfied",
                         reason="ConstraintNotSatisfied",
                     )
                 return None

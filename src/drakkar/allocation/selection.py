@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from drakkar.allocation.capacity import Amounts, CapacityProblem, amounts_for
-from drakkar.allocation.contents import columns, harmless, plainly_readable
+from drakkar.allocation.contents import Row, harmless, rows
 from drakkar.allocation.errors import AllocationError
 from drakkar.allocation.features import Features
 from drakkar.allocation.pools import NodeView, PoolBody, device_is_for
@@ -77,14 +77,15 @@ class Fit(NamedTuple):
 class Selector:
     """One CEL expression with its answers by content."""
 
-    __slots__ = ("_memo", "problem", "program", "reads", "text")
+    __slots__ = ("_memo", "_rows", "problem", "program", "reads", "text")
 
     def __init__(self, text: str, environment: Environment) -> None:
         self.text = text
         self.program: Any = None
         self.problem = ""
         self.reads: tuple[Read, ...] | None = None
-        self._memo: dict[Any, bool | str] = {}
+        self._memo: dict[bytes, bool | str] = {}
+        self._rows: dict[str, dict[Row, bool | str]] = {}  # by driver
         try:
             self.program = environment.compile(text)
         except CelError as error:
@@ -92,29 +93,49 @@ class Selector:
             return
         self.reads = reads_of(self.program.root)
 
-    def answer(self, device: Device, deadline: Deadline) -> bool | str:
-        """True, False or the text of a runtime error."""
-        key = content_of(device) if self.reads is None else _projection(device, self.reads)
+    def answers(self, record: SliceRecord, numbers: list[int], deadline: Deadline) -> list[bool | str]:
+        """For these devices of a slice: true, false or the text of a runtime error."""
+        if self.reads is None or not record.readable:
+            return [self._answer(record.device(number), deadline) for number in numbers]
+        driver = record.key.driver
+        table = rows(driver, record.raw_devices, self.reads)
+        memo = self._rows.setdefault(driver, {})
+        if len(memo) >= _MEMO_LIMIT:
+            memo.clear()
+        found = []
+        for number in numbers:
+            row = table[number]
+            answer = memo.get(row)
+            if answer is None:
+                # All of the device can be read, so what is not asked for need not be made.
+                value = DeviceValue.excerpt(driver, record.raw_devices[number], self.reads)
+                answer = memo[row] = evaluate(self.program, value, record, number, deadline)
+            found.append(answer)
+        return found
+
+    def _answer(self, device: Device, deadline: Deadline) -> bool | str:
+        key = content_of(device)
         found = self._memo.get(key)
         if found is None:
-            found = evaluate(self.program, device, deadline)
+            found = evaluate(self.program, value_of(device), device.slice, device.number, deadline)
             if len(self._memo) >= _MEMO_LIMIT:
                 self._memo.clear()
             self._memo[key] = found
         return found
 
 
-def evaluate(program: Any, device: Device, deadline: Deadline) -> bool | str:
-    """One selector on one device: its truth, or the text of the runtime error."""
+def evaluate(program: Any, value: DeviceValue, record: SliceRecord, number: int, deadline: Deadline) -> bool | str:
+    """One selector on one device of a slice: its truth, or the text of the runtime error."""
     try:
-        answer: bool = program.evaluate({"device": value_of(device)}, deadline=deadline).value
+        answer: bool = program.evaluate({"device": value}, deadline=deadline).value
     except CelError as error:
         if deadline is not None and deadline():
+            key = record.device(number).key
             raise AllocationError(
                 f"filter operation aborted: context deadline exceeded: selector {program.text!r} on device "
-                f"{device.key}: {error.message}",
+                f"{key}: {error.message}",
                 reason="Timeout",
-                subject=str(device.key),
+                subject=str(key),
                 timed_out=True,
             ) from error
         return error.message + _HINT if error.message.startswith("no such key: ") else error.message
@@ -139,41 +160,10 @@ def content_of(device: Device) -> bytes:
     return content
 
 
-def _projection(device: Device, reads: tuple[Read, ...]) -> tuple[Any, ...]:
-    raw, driver = device.raw, device.key.driver
-    seen: list[Any] = [driver]
-    for field, domain, name in reads:
-        if field == "allowMultipleAllocations":
-            seen.append(device.shareable)
-        elif field != "driver":
-            values = raw.get(field) or {}
-            seen.append(_frozen(values.get(f"{domain}/{name}")))
-            if domain == driver:
-                seen.append(_frozen(values.get(name)))
-    if not device.slice.simple and not sound(device):
-        seen.append(content_of(device))
-    return tuple(seen)
-
-
-def _frozen(value: Any) -> Any:
-    if not value:
-        return value if value is None else ()
-    for kind, content in value.items():
-        if len(value) == 1 and not isinstance(content, list | dict):
-            return (kind, content, type(content))
-    return _encode(value)
-
-
-def sound(device: Device) -> bool:
-    """Whether all that CEL sees can be read; if not, every selector fails on the device."""
-    return plainly_readable(device.raw) or not value_of(device).problem
-
-
 class Answers(NamedTuple):
     """What selection looks up and remembers for one set of features."""
 
     selector: Callable[[str], Selector]
-    fits: dict[Any, Fit]  # of simple slices, by what is asked and what they contain
     features: Features
 
 
@@ -228,18 +218,11 @@ def _fit_of_slice(
 ) -> Fit:
     ordinary = record.simple and (not record.consuming or answers.features.partitionable_devices)
     if reads is None or not ordinary or not record.names:
-        return _fit(record.all_devices(), ask, answers.selector, features=answers.features, deadline=deadline)
+        return _fit(record, ask, answers.selector, features=answers.features, deadline=deadline)
     if not ask.query.of_class and not ask.query.of_request:
         return Fit((1 << len(record.names)) - 1, 0, 0, {}, 0)
-    key = (ask.key, columns(record.key.driver, record.raw_devices, sorted(reads)))
-    found = answers.fits.get(key)
-    if found is None:
-        found = _fit_of_simple(record.all_devices(), _chain(ask, answers.selector), deadline)
-        if not found.failures:  # those name their device
-            if len(answers.fits) >= _MEMO_LIMIT:
-                answers.fits.clear()
-            answers.fits[key] = found
-    return found
+    ok, failures = _selected(record, _chain(ask, answers.selector), deadline)
+    return Fit(ok, sum(1 << number for number in failures), 0, failures, 0)
 
 
 def _chain(ask: Ask, selector: Callable[[str], Selector]) -> list[tuple[Selector, bool, int]]:
@@ -251,70 +234,80 @@ def _chain(ask: Ask, selector: Callable[[str], Selector]) -> list[tuple[Selector
     ]
 
 
-def _fit_of_simple(devices: list[Device], chain: list[tuple[Selector, bool, int]], deadline: Deadline) -> Fit:
-    """As `_fit`, where nothing but selectors decides."""
-    ok = failing = 0
+def _selected(
+    record: SliceRecord, chain: list[tuple[Selector, bool, int]], deadline: Deadline
+) -> tuple[int, dict[int, Failure]]:
+    """The devices that all selectors accept, and those on which the first that did not say no has failed."""
+    alive = list(range(len(record.names)))
     failures: dict[int, Failure] = {}
-    for number, device in enumerate(devices):
-        failure = _first_failure(device, chain, deadline)
-        if failure is None:
-            ok |= 1 << number
-        elif not isinstance(failure, bool):
-            failing |= 1 << number
-            failures[number] = failure
-    return Fit(ok, failing, 0, failures, 0)
+    for selector, by_class, number in chain:
+        kind = "class" if by_class else "claim"
+        if selector.problem:
+            failure = Failure(kind, f"selector #{number}: {COMPILE}: {selector.problem}")
+            failures.update(dict.fromkeys(alive, failure))
+            alive = []
+            break
+        found = selector.answers(record, alive, deadline)
+        for place, answer in zip(alive, found, strict=True):
+            if isinstance(answer, str):
+                device = record.device(place)
+                text = f"selector #{number} on device {device.key}: {RUNTIME}: {answer}"
+                failures[place] = Failure(kind, text, device)
+        alive = [place for place, answer in zip(alive, found, strict=True) if answer is True]
+        if not alive:
+            break
+    ok = 0
+    for place in alive:
+        ok |= 1 << place
+    return ok, failures
 
 
 def _fit(
-    devices: list[Device], ask: Ask, selector: Callable[[str], Selector], *, features: Features, deadline: Deadline
+    record: SliceRecord, ask: Ask, selector: Callable[[str], Selector], *, features: Features, deadline: Deadline
 ) -> Fit:
-    chain = _chain(ask, selector)
+    chosen, failures = _selected(record, _chain(ask, selector), deadline)
     ok = blocked = failing = checked = 0
-    failures: dict[int, Failure] = {}
-    for number, device in enumerate(devices):
-        raw = device.raw
-        if not features.device_binding_and_status and raw.get("bindingConditions"):
+    known: dict[bytes, Amounts | Failure | None] = {}
+    for number, raw in enumerate(record.raw_devices):
+        bit = 1 << number
+        failure = failures.get(number)
+        if not chosen & bit and failure is None:
             continue
-        failure = _first_failure(device, chain, deadline)
-        if isinstance(failure, bool):
+        if not features.device_binding_and_status and raw.get("bindingConditions"):
+            failures.pop(number, None)
             continue
         if failure is None and features.consumable_capacity:
-            amounts = amounts_of(device, ask, features)
+            amounts = _amounts_of(record, number, ask, features, known)
             if isinstance(amounts, Failure):
-                failure = amounts
+                failure = failures[number] = amounts
             elif amounts is not None:
                 if amounts.refusal is not None or not amounts.fits():
                     continue
-                checked |= 1 << number
+                checked |= bit
         if failure is not None:
-            failing |= 1 << number
-            failures[number] = failure
-        elif _blocked(device, ask, features):
-            blocked |= 1 << number
+            failing |= bit
+        elif _blocked(raw, ask, features):
+            blocked |= bit
         else:
-            ok |= 1 << number
+            ok |= bit
     return Fit(ok, failing, blocked, failures, checked)
 
 
-def _first_failure(
-    device: Device, chain: list[tuple[Selector, bool, int]], deadline: Deadline
-) -> Failure | bool | None:
-    """None: selected; False: not selected; else the error."""
-    for selector, by_class, number in chain:
-        if selector.problem:
-            text = f"selector #{number}: {COMPILE}: {selector.problem}"
-            return Failure("class" if by_class else "claim", text)
-        answer = selector.answer(device, deadline)
-        if answer is False:
-            return False
-        if answer is not True:
-            text = f"selector #{number} on device {device.key}: {RUNTIME}: {answer}"
-            return Failure("class" if by_class else "claim", text, device)
-    return None
+def _amounts_of(
+    record: SliceRecord, number: int, ask: Ask, features: Features, known: dict[bytes, Amounts | Failure | None]
+) -> Amounts | Failure | None:
+    """`amounts_of`, once for devices of equal capacity."""
+    raw = record.raw_devices[number]
+    key = _encode((raw.get("capacity"), raw.get("allowMultipleAllocations")))
+    if key not in known:
+        found = amounts_of(record.device(number), ask, features)
+        if isinstance(found, Failure):
+            return found  # names its device
+        known[key] = found
+    return known[key]
 
 
-def _blocked(device: Device, ask: Ask, features: Features) -> bool:
-    raw = device.raw
+def _blocked(raw: Mapping[str, Any], ask: Ask, features: Features) -> bool:
     if raw.get("taints") and features.device_taints and untolerated(raw["taints"], ask.tolerations):
         return True
     return bool(not features.partitionable_devices and raw.get("consumesCounters"))

@@ -22,11 +22,12 @@ from drakkar.kube.quantity import QuantityError
 class Device:
     """One published device: the plain JSON and the few facts the search asks for all the time."""
 
-    __slots__ = ("binds_to_node", "content", "key", "name", "ordinary", "raw", "shareable", "slice", "value")
+    __slots__ = ("binds_to_node", "content", "key", "name", "number", "ordinary", "raw", "shareable", "slice", "value")
 
-    def __init__(self, raw: Mapping[str, Any], owner: SliceRecord) -> None:
+    def __init__(self, raw: Mapping[str, Any], owner: SliceRecord, number: int) -> None:
         self.raw = raw
         self.slice = owner
+        self.number = number
         self.name: str = raw["name"]
         self.key = DeviceKey(owner.key[0], owner.key[1], self.name)
         self.shareable: bool = raw.get("allowMultipleAllocations") is True
@@ -46,22 +47,24 @@ class SliceRecord:
     """One ResourceSlice as the allocator needs it."""
 
     __slots__ = (
+        "_devices",
         "all_nodes",
         "binding",
         "consuming",
         "count",
         "counter_sets",
         "debts",
-        "devices",
         "duplicate",
         "generation",
         "grouped",
         "key",
+        "lonely",
         "name",
         "names",
         "node_name",
         "per_device",
         "raw_devices",
+        "readable",
         "references",
         "selector",
         "shareable",
@@ -85,7 +88,7 @@ class SliceRecord:
         self.counter_sets: list[Mapping[str, Any]] = spec.get("sharedCounters") or []
         self.skip_operations: list[str] = spec.get("skipNodeOperations") or []
         self.raw_devices: list[Mapping[str, Any]] = spec.get("devices") or []
-        self.devices: list[Device] | None = None
+        self._devices: dict[int, Device] = {}
         try:
             self._look_at_devices()
         except QuantityError as error:
@@ -94,9 +97,14 @@ class SliceRecord:
 
     def all_devices(self) -> list[Device]:
         """The devices in the order of the slice."""
-        if self.devices is None:
-            self.devices = [Device(raw, self) for raw in self.raw_devices]
-        return self.devices
+        return [self.device(number) for number in range(len(self.raw_devices))]
+
+    def device(self, number: int) -> Device:
+        """One device, made when it is first asked for."""
+        found = self._devices.get(number)
+        if found is None:
+            found = self._devices[number] = Device(self.raw_devices[number], self, number)
+        return found
 
     def _look_at_devices(self) -> None:
         """What is worth knowing about the devices before anybody asks."""
@@ -105,6 +113,7 @@ class SliceRecord:
         self.consuming = False  # some device consumes shared counters
         self.debts = False  # some device consumes a negative amount, which nothing forbids
         self.shareable = 0  # devices that can be given out in shares
+        self.readable = True  # attributes and capacities are plain and in order
         self.references: dict[str, set[str]] = {}  # counters by set
         for counter_set in self.counter_sets:
             for value in (counter_set.get("counters") or {}).values():
@@ -120,12 +129,22 @@ class SliceRecord:
             if raw.get("consumesCounters"):
                 self._look_at_counters(raw["consumesCounters"])
             if not plainly_readable(raw):
-                simple = False
+                simple = self.readable = False
                 check_amounts(raw)
             if simple and (raw.get("taints") or not harmless(raw.get("capacity") or {})):
                 simple = False
         self.names = names
         self.duplicate = next((name for name in names if names.count(name) > 1), "") if _repeats(names) else ""
+        # A pool of its own that surely is whole and sound, whose devices are given out as a whole.
+        self.lonely = not (
+            self.count != 1
+            or self.duplicate
+            or self.shareable
+            or self.consuming
+            or self.counter_sets
+            or self.grouped
+            or self.per_device
+        )
         # Nothing but attributes and capacities decides about the devices, and all of them can be read.
         self.simple = simple and not self.shareable and not self.binding
 

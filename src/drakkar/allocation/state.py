@@ -267,7 +267,7 @@ class World:
         self.features = features
         self.shapes: dict[bytes, ClaimShape] = {}
         self._selectors = selectors
-        self.answers = Answers(self.selector, {}, features)
+        self.answers = Answers(self.selector, features)
         self.plans: dict[Any, Plan] = {}  # shared by nodes with equal hardware
         self._environment: Environment | None = None
         self._views: dict[str, NodeView] = {}
@@ -297,6 +297,27 @@ class World:
         for key in pools:
             self._viewers.setdefault(key, set()).add(name)
         return view
+
+    def exhausted(self, node: Mapping[str, Any]) -> bool:
+        """Whether every device of a node is surely in use as a whole, seen without preparing the node's view."""
+        state = self.state
+        if state._everywhere:
+            return False
+        local = state._local.get((node.get("metadata") or {}).get("name") or "")
+        if not local:
+            return False
+        pools, seen = state.usage.pools, set()
+        for record in local.values():
+            uses = pools.get(record.key)
+            if not record.lonely or uses is None or len(uses) < len(record.names) or record.key in seen:
+                return False
+            seen.add(record.key)
+            for name in record.names:
+                use = uses.get(name)
+                if use is None or not use.wholes:
+                    return False
+        check(node, Node, "Node")
+        return True
 
     def known_view(self, node: Mapping[str, Any]) -> NodeView | None:
         """The node's view if it is ready."""

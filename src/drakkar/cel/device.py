@@ -7,7 +7,7 @@ plus one flat table for the paths that nearly all selectors use. Unprefixed name
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from drakkar.kube.quantity import Quantity, QuantityError
@@ -62,7 +62,7 @@ class DeviceValue(dict[str, Any]):
             value._put(attributes, ATTRIBUTE_PREFIX, driver, name, converted)
         for name, entry in (content.get("capacity") or {}).items():
             try:
-                amount = Quantity.from_json(entry.get("value") if isinstance(entry, Mapping) else entry)
+                amount = _amount(entry)
             except QuantityError as problem:
                 value.problem = value.problem or f"capacity {name}: {problem}"
                 continue
@@ -74,12 +74,53 @@ class DeviceValue(dict[str, Any]):
         value["capacity"] = capacity
         return value
 
+    @classmethod
+    def excerpt(cls, driver: str, device: Mapping[str, Any], reads: Iterable[tuple[str, str, str]]) -> DeviceValue:
+        """The device with only some of its values, for an expression that reads nothing else.
+
+        `reads` are (field, domain, name); domain and name are empty for `driver` and `allowMultipleAllocations`. Values
+        that cannot be read are kept in `problem`.
+        """
+        value = cls()
+        flat: dict[str, Any] = {"driver": driver}
+        value.flat = flat
+        value.problem = ""
+        attributes, capacity = Domains(), Domains()
+        shared = bool(device.get("allowMultipleAllocations"))
+        flat["allowMultipleAllocations"] = shared
+        value.update(driver=driver, allowMultipleAllocations=shared, attributes=attributes, capacity=capacity)
+        for field, domain, name in reads:
+            published = device.get(field) if domain or name else None
+            if not published or "/" in domain:
+                continue
+            entry = published.get(f"{domain}/{name}")
+            if entry is None and domain == driver and "/" not in name:
+                entry = published.get(name)
+            if entry is None:
+                continue
+            domains, prefix, convert = (
+                (attributes, ATTRIBUTE_PREFIX, _attribute)
+                if field == "attributes"
+                else (capacity, CAPACITY_PREFIX, _amount)
+            )
+            try:
+                found = convert(entry)
+            except (ValueError, QuantityError) as problem:
+                value.problem = value.problem or f"{field} {domain}/{name}: {problem}"
+                continue
+            domains.setdefault(domain, Names())[name] = flat[f"{prefix}{domain}\0{name}"] = found
+        return value
+
     def _put(self, domains: Domains, prefix: str, driver: str, name: str, value: Any) -> None:
         domain, slash, short = name.partition("/")
         if not slash:
             domain, short = driver, name
         domains.setdefault(domain, Names())[short] = value
         self.flat[f"{prefix}{domain}\0{short}"] = value
+
+
+def _amount(entry: Any) -> Quantity:
+    return Quantity.from_json(entry.get("value") if isinstance(entry, Mapping) else entry)
 
 
 def _versions(texts: list[str]) -> list[Version]:
@@ -98,6 +139,10 @@ _SCALARS: Final = ("int", "bool", "string")
 
 
 def _attribute(attribute: Mapping[str, Any]) -> Any:
+    if len(attribute) == 1:  # the usual, without asking for every kind
+        for kind, content in attribute.items():
+            if kind in _SCALARS and content is not None:
+                return content
     for name, convert in _LISTS:
         values = attribute.get(name)
         if values is not None:
