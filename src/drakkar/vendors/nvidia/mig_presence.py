@@ -39,6 +39,6 @@ def missing_instance(node: DeviceNode, host: _Host) -> tuple[str, str] | None:
             part = f"compute instance {compute} of GPU instance {instance}" if compute else f"GPU instance {instance}"
             return (
                 f"{node.path} belongs to {part} on GPU {gpu}, which no longer exists: the MIG layout changed",
-                "generate the specification again, or create the instance again (nvidia-smi mig -lgi shows those there)",
+                "generate the specification again, or create the instance again (nvidia-smi mig -lgi lists them)",
             )
     return None
