@@ -1,7 +1,8 @@
 """Drivers that are killed, the Nth at its Nth touch of the world. Run as: crash_child.py FOLDER KIND.
 
 Touches are counted where the world is touched and nowhere else: writes and barriers of the journal, CDI files made,
-written, renamed and removed, MIG instances made and destroyed. Each driver is a process of its own with a folder of
+written, renamed and removed, MIG instances made and destroyed, compute modes set, MPS daemons started, asked and their
+folders removed. Each driver is a process of its own with a folder of
 its own, FOLDER/N, and ends right before its Nth touch, with status 137 and without any clean-up; the first that has
 fewer touches ends the series. The number of those that were killed is printed.
 """
@@ -10,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable
@@ -24,15 +27,20 @@ from drakkar.preparation.values import ClaimRef, ClaimUID  # noqa: E402
 from drakkar.vendors.nvidia.published import PublishOptions  # noqa: E402
 from drakkar.vendors.nvidia.simulated import SimulatedMachine  # noqa: E402
 
-DEVICES = {"gpu": "gpu-1", "mig": "gpu-0-mig-1g10gb-19-2"}
+DEVICES = {"gpu": "gpu-1", "mig": "gpu-0-mig-1g10gb-19-2", "mps": "gpu-2"}
+SHARED = {
+    "apiVersion": "resource.nvidia.com/v1beta1",
+    "kind": "GpuConfig",
+    "sharing": {"strategy": "MPS", "mpsConfig": {"defaultActiveThreadPercentage": 30}},
+}
 UID = "11111111-2222-3333-4444-555555555555"
 REF = ClaimRef(ClaimUID(UID), "c", "team-a")
 
 
 def node(folder: Path, kind: str) -> GpuNode:
     """The node of the story, with the claim in its API."""
-    one = GpuNode(folder, options=PublishOptions(dynamic_mig=True))
-    one.claim("c", DEVICES[kind])
+    one = GpuNode(folder, options=PublishOptions(dynamic_mig=kind != "mps"))
+    one.claim("c", DEVICES[kind], configs=[SHARED] if kind == "mps" else None)
     one.api.objects["/apis/resource.k8s.io/v1/namespaces/team-a/resourceclaims/c"]["metadata"]["uid"] = UID
     return one
 
@@ -75,7 +83,9 @@ def arm(killer: Killer, folder: Path) -> None:
     os.replace = killer.around(os.replace, in_folder)
     Path.replace = killer.around(Path.replace, in_folder)  # type: ignore[method-assign]
     Path.unlink = killer.around(Path.unlink, in_folder)  # type: ignore[method-assign]
-    for name in ("create_mig", "destroy_mig", "set_mig_mode"):
+    shutil.rmtree = killer.around(shutil.rmtree, in_folder)  # type: ignore[assignment]
+    subprocess.Popen.__init__ = killer.around(subprocess.Popen.__init__, always)  # type: ignore[method-assign]
+    for name in ("create_mig", "destroy_mig", "set_mig_mode", "set_exclusive"):
         setattr(SimulatedMachine, name, killer.around(getattr(SimulatedMachine, name), always))
 
 

@@ -1,6 +1,7 @@
 """Killed at every point that touches the world, the driver comes back with nothing lost, leaked or handed out twice."""
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -39,8 +40,21 @@ async def comes_back(folder: Path, kind: str) -> None:
         assert (await one.unprepare("other", other)).error == ""
         assert one.files() == []
         assert one.machine.gpus()[0].mig_instances == ()
+        assert not any(gpu.exclusive for gpu in one.machine.gpus())
     finally:
         await one.stop()
+    assert daemons(folder) == [], "no MPS daemon is left"
+
+
+def daemons(folder: Path) -> list[str]:
+    """Command lines of processes that run a program of the machine below `folder`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                command = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                found += [" ".join(command)] if any(f"{folder}/machine" in word for word in command) else []
+    return found
 
 
 @pytest.mark.slow
@@ -48,6 +62,6 @@ async def comes_back(folder: Path, kind: str) -> None:
 def test_a_killed_driver_comes_back_whole(tmp_path: Path, kind: str) -> None:
     points = killed_everywhere(tmp_path, kind)
     print(f"\n{kind}: {points} points at which the driver was killed")
-    assert points >= (8 if kind == "mig" else 6)
+    assert points >= {"gpu": 6, "mig": 8, "mps": 15}[kind]
     for point in range(1, points + 1):
         asyncio.run(comes_back(tmp_path / str(point), kind))

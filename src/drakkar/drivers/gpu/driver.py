@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 from drakkar.drivers.gpu.kind import GpuKind
+from drakkar.drivers.gpu.mps import MpsDaemons
 from drakkar.drivers.gpu.predecessor import NvidiaCheckpoint
 from drakkar.drivers.kit import NodeDriver
 from drakkar.errors import DrakkarError
@@ -50,8 +51,14 @@ class GpuDriver:
         adopt: bool = False,
     ) -> None:
         self.machine = machine
-        self.kind = GpuKind(machine, node_name, options or PublishOptions())
         self._clock = clock or SystemClock()
+        self._mps = MpsDaemons(
+            state_dir / "mps",
+            machine.mps_program,
+            set_exclusive=machine.set_exclusive,
+            clock=self._clock,
+        )
+        self.kind = GpuKind(machine, node_name, options or PublishOptions(), self._mps)
         self._node = NodeDriver(
             self.kind,
             node_name=node_name,
@@ -65,6 +72,7 @@ class GpuDriver:
             instance=instance,
             predecessor=NvidiaCheckpoint(plugins_dir / DRIVER, machine.boot_id) if adopt else None,
         )
+        self._mps.tell = self._node.tell
         self._seen = -1
         self._unsubscribe: Callable[[], None] | None = None
         self._watcher: asyncio.Task[None] | None = None
@@ -105,14 +113,21 @@ class GpuDriver:
         self._unsubscribe = self.machine.subscribe(self._happened)
         self._watcher = asyncio.create_task(self._watch(), name=f"GPUs of {self.kind.node_name}")
 
-    async def stop(self) -> None:
-        """Unregisters, ends calls in flight; slices and prepared claims stay."""
+    async def stop(self, *, machine_ends: bool = False) -> None:
+        """Unregisters, ends calls in flight; slices and prepared claims stay.
+
+        MPS daemons run on for their clients and the next driver, unless the machine ends with this driver.
+        """
         self._end_watching()
         await self._node.stop()
+        self._mps.leave()
+        if machine_ends:
+            await self._mps.end_all()
 
     async def kill(self) -> None:
         """Ends at once and leaves everything as a killed process would (for tests and faults)."""
         self._end_watching()
+        self._mps.leave()
         await self._node.kill()
 
     def _end_watching(self) -> None:

@@ -8,12 +8,13 @@ at the same time, whatever the scheduler believed.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from drakkar.drivers.gpu import configs, edits
+from drakkar.drivers.gpu.mps import MpsDaemons, MpsGroup
 from drakkar.drivers.kit import AllocatedClaim, AllocatedDevice, DeviceKind, Edits, Health, PreparationError
 from drakkar.hardware.machine import DeviceNode
 from drakkar.inventory.slices import Pool
@@ -23,6 +24,8 @@ from drakkar.vendors.nvidia.machine import NvidiaMachine
 from drakkar.vendors.nvidia.published import DRIVER, PublishOptions
 from drakkar.vendors.nvidia.xids import xid
 
+#: From Volta on clients of several users may share one daemon.
+_MULTI_USER_CAPABILITY = 7
 _GPU_NAME = re.compile(r"^gpu-(\d+)$")
 _MIG_NAME = re.compile(r"^gpu-(\d+)-mig-(.+)-(\d+)-(\d+)$")
 
@@ -41,6 +44,13 @@ class Placement:
         return "gpu" if self.profile is None else "mig"
 
     @property
+    def uuid(self) -> str:
+        """UUID of the GPU or of the MIG device; of one that does not exist the GPU's with its place."""
+        if self.profile is None:
+            return self.gpu.uuid
+        return self.instance.uuid if self.instance else f"{self.gpu.uuid}/{self.profile.id}/{self.start}"
+
+    @property
     def instance(self) -> MigInstance | None:
         """The MIG instance that exists at this place; None for a whole GPU, or when it was not made yet."""
         for one in self.gpu.mig_instances if self.profile else ():
@@ -56,7 +66,10 @@ class GpuKind(DeviceKind):
     metrics_prefix = "nvidia_dra"
     device_types = ("gpu", "mig", "vfio")
 
-    def __init__(self, machine: NvidiaMachine, node_name: str, options: PublishOptions) -> None:
+    def __init__(
+        self, machine: NvidiaMachine, node_name: str, options: PublishOptions, mps: MpsDaemons | None = None
+    ) -> None:
+        self._mps = mps
         self.machine = machine
         self.node_name = node_name
         self.options = options
@@ -105,13 +118,19 @@ class GpuKind(DeviceKind):
                     reason="DeviceGone",
                     subject=device.device,
                 )
-            self._config(claim, device)
+            config = self._config(claim, device)
+            if config.strategy == "MPS":
+                self._check_mps(config, placement, device)
 
     def edits(self, claim: AllocatedClaim) -> Edits:
         """Control nodes, libraries and nvidia-smi once; each device's own nodes."""
         devices = {
             device.device: edits.device_edits(self.machine, self._nodes(device.device)) for device in claim.devices
         }
+        for group, names in self._mps_groups(claim):
+            assert self._mps is not None
+            for name in names:
+                devices[name] = {**devices[name], **self._mps.edits(group)}
         token = self.edits_token()
         if self._common is None or self._common[0] != token:
             self._common = (token, edits.common_edits(self.machine))
@@ -137,6 +156,11 @@ class GpuKind(DeviceKind):
         part = _MIG_NAME.match(device)
         return f"gpu-{part[1]}" if part else device
 
+    async def sweep(self, held: Sequence[AllocatedClaim]) -> None:
+        """Ends MPS daemons of claims that nobody holds."""
+        if self._mps is not None:
+            await self._mps.sweep(group.name for claim in held for group, _ in self._mps_groups(claim))
+
     def device_type(self, device: str) -> str:
         """Whole GPU or MIG partition, by its name."""
         return "mig" if _MIG_NAME.match(device) else "gpu"
@@ -160,9 +184,16 @@ class GpuKind(DeviceKind):
             config = self._config(claim, device)
             if config.strategy == "TimeSlicing" and placement.profile is None and not device.admin_access:
                 self.machine.set_time_slice(placement.gpu.index, configs.INTERVALS[config.interval])
+        for group, _ in self._mps_groups(claim):
+            assert self._mps is not None
+            await self._mps.start(group)
 
     async def deactivate(self, claim: AllocatedClaim) -> None:
-        """Destroys the claim's dynamic MIG instances, with the last one MIG mode; sets time slices back."""
+        """Ends MPS daemons, destroys the claim's dynamic MIG instances, with the last one MIG mode; sets time slices
+        back.
+        """
+        if self._mps is not None and claim.configs:
+            await self._mps.stop(claim.claim.uid, [gpu for group, _ in self._mps_groups(claim) for gpu in group.gpus])
         for device in claim.devices:
             try:
                 placement = self._placement(device.device)
@@ -209,15 +240,63 @@ class GpuKind(DeviceKind):
 
     def _config(self, claim: AllocatedClaim, device: AllocatedDevice) -> configs.DeviceConfig:
         placement = self._placement(device.device)
-        config = configs.config_for(claim.configs, device.request, device.device, placement.kind)
-        if config.strategy == "MPS":
+        return configs.config_for(claim.configs, device.request, device.device, placement.kind)
+
+    def _check_mps(self, config: configs.DeviceConfig, placement: Placement, device: AllocatedDevice) -> None:
+        """MPS serves whole devices of one claim, where the machine has its daemon."""
+        path = device.device
+        if device.share_id is not None:
             raise PreparationError(
-                f"device {device.device}: sharing.strategy MPS needs a control daemon, which this driver does not run",
-                reason="NotSupported",
-                subject=device.device,
-                expected="TimeSlicing, or no sharing",
+                f"device {path}: sharing.strategy MPS does not go together with shares of a device",
+                reason="InvalidConfig",
+                subject=path,
             )
-        return config
+        if device.admin_access:
+            raise PreparationError(
+                f"device {path}: sharing.strategy MPS would take the device from its holders; admin access may not",
+                reason="InvalidConfig",
+                subject=path,
+            )
+        if config.mps is not None and config.mps.multi_user:
+            capability = placement.gpu.product.computeCapability
+            if int(capability.partition(".")[0]) < _MULTI_USER_CAPABILITY:
+                raise PreparationError(
+                    f"device {path}: mpsConfig.multiUser needs compute capability 7.0, this GPU has {capability}",
+                    reason="NotSupported",
+                    subject=path,
+                )
+        if self._mps is None:
+            raise PreparationError(f"device {path}: no MPS daemons are run here", reason="NotSupported", subject=path)
+        self.machine.mps_program()
+
+    def _mps_groups(self, claim: AllocatedClaim) -> list[tuple[MpsGroup, list[str]]]:
+        """The daemons that `claim` needs, each with the names of its devices: one for each config that asks for MPS."""
+        groups: list[tuple[configs.DeviceConfig, list[Placement], list[str]]] = []
+        for device in claim.devices:
+            try:
+                placement = self._placement(device.device)
+            except PreparationError:
+                continue  # the hardware is gone; `sweep` ends what served it
+            config = self._config(claim, device)
+            if config.strategy != "MPS":
+                continue
+            known = next((group for group in groups if group[0] == config), None)
+            if known is None:
+                groups.append(known := (config, [], []))
+            known[1].append(placement)
+            known[2].append(device.device)
+        return [
+            (
+                MpsGroup(
+                    claim.claim.uid,
+                    tuple(sorted(placement.uuid for placement in placements)),
+                    tuple(placement.gpu.index for placement in placements if placement.profile is None),
+                    config.mps or configs.MpsLimits(),
+                ),
+                names,
+            )
+            for config, placements, names in groups
+        ]
 
     def _leave_mig_mode(self, index: int) -> None:
         gpu = self.machine.devices()[index]

@@ -138,6 +138,10 @@ class NodeDriver:
             reasons.append("the devices are not published" + (f": {error}" if error else " yet"))
         return reasons
 
+    def tell(self, event_type: str, reason: str, message: str) -> None:
+        """Record an event about the node."""
+        self._events.record(self._node_object(), event_type, reason, message)
+
     # --- life -------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -190,7 +194,7 @@ class NodeDriver:
             reason = self.kind.not_ready()
             if reason != self._waiting_reason:
                 _log.warning("%s on %s publishes nothing yet: %s", self.driver_name, self.node_name, reason)
-                self._events.record(self._node_object(), "Warning", "DevicesNotReady", reason)
+                self.tell("Warning", "DevicesNotReady", reason)
             self._waiting_reason = reason
             now = int(self._clock.now().timestamp())
             self._tell_health(
@@ -202,7 +206,7 @@ class NodeDriver:
             self._publisher.publish(pool)
         except DrakkarError as error:
             _log.error("the devices of %s on %s cannot be published: %s", self.driver_name, self.node_name, error)
-            self._events.record(self._node_object(), "Warning", error.reason, error.message)
+            self.tell("Warning", error.reason, error.message)
             return
         known = self.kind.health()
         now = int(self._clock.now().timestamp())
@@ -470,7 +474,7 @@ class NodeDriver:
         self._ledger = ledger = ClaimLedger(self._state_dir / JOURNAL_NAME, boot_id=self._boot_id)
         if ledger.damage is not None:
             _log.error("the journal of %s was damaged: %s", self.driver_name, ledger.damage)
-            self._events.record(self._node_object(), "Warning", "JournalDamaged", str(ledger.damage))
+            self.tell("Warning", "JournalDamaged", str(ledger.damage))
         for held in ledger.forgotten:
             self.files.remove(held.claim.uid)
         if self._predecessor is not None:
@@ -489,7 +493,8 @@ class NodeDriver:
             except (DrakkarError, OSError) as error:
                 # The claim stays held: better a device that nobody gets than one that two get.
                 _log.error("claim %s cannot be restored: %s", held.claim, error)
-                self._events.record(self._node_object(), "Warning", "ClaimNotRestored", f"{held.claim}: {error}")
+                self.tell("Warning", "ClaimNotRestored", f"{held.claim}: {error}")
+        await self.kind.sweep([from_journal(held.claim, held.detail) for held in ledger.claims.values()])
         self.files.sweep()
         for uid in self.files.strangers(ledger.claims):
             _log.info("removing the CDI file of claim %s, which nobody holds", uid)
@@ -512,7 +517,7 @@ class NodeDriver:
             pool=self.node_name,
             keys=keys,
             undo=undo,
-            tell=lambda *event: self._events.record(self._node_object(), *event),
+            tell=self.tell,
         )
         for uid in self.files.left_by_other():
             self.files.remove_left_by_other(uid)

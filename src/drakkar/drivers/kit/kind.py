@@ -8,7 +8,7 @@ up and can only be had whole.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,6 +97,10 @@ class DeviceKind(ABC):
 
         `claim` names only the devices that no other claim shares any more.
         """
+        return
+
+    async def sweep(self, held: Sequence[AllocatedClaim]) -> None:
+        """Removes what was set up for claims that are not `held` any more; called once at the start."""
         return
 
     def device_type(self, device: str) -> str:

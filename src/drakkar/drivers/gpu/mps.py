@@ -1,0 +1,317 @@
+"""The Multi-Process Service: one control daemon per claim and set of devices, started, watched and ended by the driver.
+
+NVIDIA's driver makes a Deployment for each claim and waits for its pod inside NodePrepareResources, which fails where
+pods may not do what the daemon needs. Here the daemon is a process of the node. It outlives the driver, so that a
+restart does not end the work of those who use it: its process id and start time are kept beside its pipes, the next
+driver finds it and goes on watching. One that dies is started again, with growing pauses, and told in an event.
+
+Clients meet the daemon in two folders that the container gets: the pipes as /tmp/nvidia-mps and the shared memory as
+/dev/shm (https://docs.nvidia.com/deploy/mps). The GPUs are in exclusive mode meanwhile, so nobody works beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from drakkar.drivers.gpu.configs import MpsLimits
+from drakkar.drivers.kit import PreparationError
+from drakkar.errors import DrakkarError
+from drakkar.files import replace_file
+from drakkar.kube.clock import Clock
+from drakkar.preparation.values import ClaimUID
+from drakkar.vendors.nvidia.machine import MpsProgram
+
+_log = logging.getLogger(__name__)
+_READY_SECONDS = 10.0
+_QUIT_SECONDS = 5.0
+_POLL_SECONDS = 0.02
+_PAUSES = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)
+
+#: Where containers find pipes and shared memory.
+PIPES_IN_CONTAINER, SHM_IN_CONTAINER = "/tmp/nvidia-mps", "/dev/shm"  # noqa: S108 - names inside the container
+
+
+@dataclass(frozen=True, slots=True)
+class MpsGroup:
+    """The devices of a claim that one daemon serves; `uuids` of GPUs or MIG devices, `gpus` indices of whole GPUs."""
+
+    claim: ClaimUID
+    uuids: tuple[str, ...]
+    gpus: tuple[int, ...]
+    limits: MpsLimits
+
+    @property
+    def name(self) -> str:
+        """`<claim UID>-<five hexadecimal digits of the devices>`, as NVIDIA's driver names the folder."""
+        return f"{self.claim}-{hashlib.sha256(','.join(self.uuids).encode()).hexdigest()[:5]}"
+
+    def commands(self) -> list[str]:
+        """What the daemon is told once it runs."""
+        told = []
+        if self.limits.active_thread_percentage is not None:
+            told.append(f"set_default_active_thread_percentage {self.limits.active_thread_percentage}")
+        for index, uuid in enumerate(self.uuids):
+            limits = self.limits.pinned_memory
+            limit = limits.get(uuid, limits.get(str(index), limits.get("")))
+            if limit is not None:
+                told.append(f"set_default_device_pinned_mem_limit {uuid} {limit}M")
+        return told
+
+
+class MpsDaemons:
+    """The daemons of one node, with their files in `folder`.
+
+    Args:
+        program: how the control program of the machine is run; raises `DrakkarError` where there is none.
+        set_exclusive: sets the compute mode of the GPU with this index.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        program: Callable[[], MpsProgram],
+        *,
+        set_exclusive: Callable[[int, bool], None],
+        clock: Clock,
+    ) -> None:
+        self._folder, self._program, self._clock = folder, program, clock
+        self._set_exclusive = set_exclusive
+        #: Hears (type, reason, message) of what an administrator should know.
+        self.tell: Callable[[str, str, str], None] = lambda *_: None
+        self._watched: dict[str, tuple[asyncio.Task[None], int]] = {}
+
+    async def start(self, group: MpsGroup) -> None:
+        """Returns when the daemon of `group` serves with its limits; one that runs already is only watched.
+
+        Raises:
+            PreparationError: it does not come up; what was set for it is set back.
+        """
+        if group.name in self._watched:
+            return
+        for index in group.gpus:
+            self._set_exclusive(index, True)
+        try:
+            running = self._running(group.name)
+            if running is None:
+                running = await self._launch(group)
+            self._watch(group, running)
+        except BaseException:
+            await self.stop(group.claim, group.gpus)
+            raise
+
+    async def stop(self, claim: ClaimUID, gpus: Iterable[int]) -> None:
+        """Ends the daemons of `claim`, removes their files, sets these GPUs back; none running is fine."""
+        for name in [name for name in self._names() if name.rpartition("-")[0] == claim]:
+            await self._end(name)
+        for index in gpus:
+            self._set_exclusive(index, False)
+
+    async def sweep(self, wanted: Iterable[str]) -> None:
+        """Ends daemons whose folder is here but whose group is not `wanted` (names)."""
+        kept = set(wanted)
+        for name in self._names():
+            if name not in kept:
+                _log.info("ending the MPS daemon of %s, which no claim has", name)
+                await self._end(name)
+
+    async def end_all(self) -> None:
+        """Ends every daemon: the machine is going down."""
+        await self.sweep(())
+
+    def leave(self) -> None:
+        """Stop watching; the daemons run on for the next driver."""
+        for task, descriptor in self._watched.values():
+            task.cancel()
+            os.close(descriptor)
+        self._watched.clear()
+
+    def edits(self, group: MpsGroup) -> dict[str, Any]:
+        """What a container with a device of `group` gets beside the device."""
+        options = ["rw", "nosuid", "nodev", "bind"]
+        return {
+            "env": [f"CUDA_MPS_PIPE_DIRECTORY={PIPES_IN_CONTAINER}"],
+            "mounts": [
+                {"hostPath": str(self._folder / group.name / inner), "containerPath": path, "options": options}
+                for inner, path in (("shm", SHM_IN_CONTAINER), ("pipe", PIPES_IN_CONTAINER))
+            ],
+        }
+
+    def _names(self) -> list[str]:
+        return sorted(folder.name for folder in self._folder.iterdir()) if self._folder.is_dir() else []
+
+    # --- one daemon -------------------------------------------------------------------------------------------------
+
+    async def _launch(self, group: MpsGroup) -> int:
+        program = self._program()
+        folder = self._folder / group.name
+        for inner in ("pipe", "shm", "log"):
+            (folder / inner).mkdir(parents=True, exist_ok=True)
+        await self._quit(group.name)  # a driver that was killed between starting a daemon and noting its number
+        environment = self._environment(program, group.name) | {"CUDA_VISIBLE_DEVICES": ",".join(group.uuids)}
+        words = [*_with_own_shm(folder / "shm", program), "-f"]
+        if group.limits.multi_user:
+            words.append("-multiuser-server")
+        with (folder / "log" / "output.log").open("ab") as output:
+            try:
+                process = subprocess.Popen(  # noqa: ASYNC220 - it outlives the loop
+                    words,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                    cwd="/",
+                )
+            except OSError as error:
+                raise _failed(group, f"it cannot be started: {error}") from error
+        replace_file(folder / "daemon.json", json.dumps({"pid": process.pid, "started": _start_time(process.pid)}))
+        deadline = self._clock.monotonic() + _READY_SECONDS
+        while not (folder / "pipe" / "control").exists():
+            if process.poll() is not None:
+                raise _failed(group, f"it ended with {process.returncode}: {_last_line(folder / 'log')}")
+            if self._clock.monotonic() > deadline:
+                raise _failed(group, f"it was not ready within {_READY_SECONDS:.0f} s: {_last_line(folder / 'log')}")
+            await self._clock.sleep(_POLL_SECONDS)
+        if commands := group.commands():
+            await self._command(program, group.name, commands)
+        _log.info("MPS daemon of %s serves %s", group.name, ", ".join(group.uuids))
+        return process.pid
+
+    async def _command(self, program: MpsProgram, name: str, commands: Sequence[str]) -> None:
+        process = await asyncio.create_subprocess_exec(
+            *program.command,
+            env=self._environment(program, name),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+        )
+        try:
+            async with asyncio.timeout(_QUIT_SECONDS):
+                said, _ = await process.communicate("".join(f"{line}\n" for line in commands).encode())
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            said = b"no answer"
+        if process.returncode:
+            raise PreparationError(
+                f"the MPS daemon refuses {commands[0]!r}: {said.decode(errors='replace').strip()}",
+                reason="MpsFailed",
+                subject=name,
+            )
+
+    async def _end(self, name: str) -> None:
+        watched = self._watched.pop(name, None)
+        if watched is not None:
+            watched[0].cancel()
+            os.close(watched[1])
+        pid = self._running(name)
+        await self._quit(name)
+        deadline = self._clock.monotonic() + _QUIT_SECONDS
+        while pid is not None and self._running(name) is not None:
+            if self._clock.monotonic() > deadline:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGKILL)
+            await self._clock.sleep(_POLL_SECONDS)
+        shutil.rmtree(self._folder / name, ignore_errors=True)
+
+    async def _quit(self, name: str) -> None:
+        """Ask whatever serves in the folder of `name` to end; nothing may be there, or something that is half gone."""
+        control = self._folder / name / "pipe" / "control"
+        if control.exists():
+            with contextlib.suppress(DrakkarError, OSError):
+                await self._command(self._program(), name, ["quit"])
+            control.unlink(missing_ok=True)
+
+    def _running(self, name: str) -> int | None:
+        """The process id of the daemon if it lives; the start time tells it from another process of that number."""
+        try:
+            known = json.loads((self._folder / name / "daemon.json").read_bytes())
+            pid, started = int(known["pid"]), known["started"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        _reap(pid)
+        return pid if started is not None and _start_time(pid) == started else None
+
+    def _watch(self, group: MpsGroup, pid: int) -> None:
+        descriptor = os.pidfd_open(pid)
+        task = asyncio.create_task(self._keep_running(group, descriptor), name=f"MPS daemon of {group.name}")
+        self._watched[group.name] = (task, descriptor)
+
+    async def _keep_running(self, group: MpsGroup, descriptor: int) -> None:
+        loop = asyncio.get_running_loop()
+        ended = loop.create_future()
+        loop.add_reader(descriptor, ended.set_result, None)
+        try:
+            await ended
+        finally:
+            loop.remove_reader(descriptor)
+        self._watched.pop(group.name, None)
+        os.close(descriptor)
+        self.tell("Warning", "MpsDaemonEnded", f"the MPS daemon of {group.name} ended; it is started again")
+        for attempt in range(len(_PAUSES) * 100):
+            await self._clock.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+            try:
+                self._watch(group, await self._launch(group))
+                return
+            except (PreparationError, OSError) as error:
+                self.tell("Warning", "MpsDaemonFailed", f"the MPS daemon of {group.name}: {error}")
+
+    def _environment(self, program: MpsProgram, name: str) -> dict[str, str]:
+        folder = self._folder / name
+        return {
+            **program.environment,
+            "CUDA_MPS_PIPE_DIRECTORY": str(folder / "pipe"),
+            "CUDA_MPS_LOG_DIRECTORY": str(folder / "log"),
+        }
+
+
+def _with_own_shm(shm: Path, program: MpsProgram) -> list[str]:
+    """The command in a mount namespace in which /dev/shm is the folder that clients get; plain where that is no use."""
+    if not program.real:
+        return list(program.command)
+    script = 'mount --bind "$1" /dev/shm && shift && exec "$@"'
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", str(shm), *program.command]
+
+
+def _start_time(pid: int) -> str | None:
+    """Field 22 of /proc/PID/stat, clock ticks since boot; None for no process, or one that is a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def _reap(pid: int) -> None:
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+
+
+def _last_line(folder: Path) -> str:
+    for name in ("output.log", "control.log"):
+        with contextlib.suppress(OSError):
+            lines = (folder / name).read_text(errors="replace").strip().splitlines()
+            if lines:
+                return lines[-1]
+    return "it said nothing"
+
+
+def _failed(group: MpsGroup, why: str) -> PreparationError:
+    return PreparationError(
+        f"the MPS control daemon for {', '.join(group.uuids)} does not serve: {why}",
+        reason="MpsFailed",
+        subject=group.name,
+    )
