@@ -14,6 +14,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "generate": ("generate:command", "Print or write the specification of this host's GPUs."),
     "transform": ("transform:command", "Change a specification's root."),
     "watch": ("watch:command", "Keep a specification true while driver, MIG devices or nodes change."),
+    "run": ("run:command", "Start a container that has devices, with runc."),
     "doctor": ("doctor:command", "Say why a device does not resolve or a container with it would not start."),
     "inject": ("inject:command", "Print an OCI configuration as it is with devices injected."),
 }

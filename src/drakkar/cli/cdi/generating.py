@@ -102,8 +102,13 @@ class Made:
 
 def make(asked: dict[str, Any]) -> Made:
     """The specification that the options ask for; DrakkarError as the generators raise it."""
+    from drakkar.injection.names import check_class, check_vendor
     from drakkar.injection.spec import CdiSpec
 
+    for text, check in ((asked["cdi_vendor"], check_vendor), (asked["device_class"], check_class)):
+        problem = check(text) if text else ""
+        if problem:
+            raise DrakkarError(problem, reason="InvalidName", subject=text, expected="letters and digits, as acme.com")
     made = _amd(asked) if maker(asked) == "amd" else _nvidia(asked)
     spec = CdiSpec.from_object(made.spec.to_dict())
     if asked["max_cdi_version"]:
