@@ -16,7 +16,7 @@ from drakkar.injection.spec import CdiSpec
 def spec(**edits: Any) -> CdiSpec:
     return CdiSpec.from_object(
         {
-            "cdiVersion": "0.3.0",
+            "cdiVersion": "0.5.0" if "hostPath" in str(edits.get("deviceNodes")) else "0.3.0",
             "kind": "acme.com/gpu",
             "devices": [{"name": "gpu0", "containerEdits": edits or {"env": ["A=b"]}}],
         }
