@@ -271,6 +271,8 @@ class World:
         self.plans: dict[Any, Plan] = {}  # shared by nodes with equal hardware
         self._environment: Environment | None = None
         self._views: dict[str, NodeView] = {}
+        self._exhausted: set[str] = set()  # nodes that had nothing free when they were last looked at, without a view
+        self._full: dict[PoolKey, set[str]] = {}  # those nodes by pool
         self._viewers: dict[PoolKey, set[str]] = {}
         self._bodies: dict[PoolKey, dict[tuple[SliceRecord, ...], PoolBody]] = {}
 
@@ -300,23 +302,28 @@ class World:
 
     def exhausted(self, node: Mapping[str, Any]) -> bool:
         """Whether every device of a node is surely in use as a whole, seen without preparing the node's view."""
+        name = (node.get("metadata") or {}).get("name") or ""
+        if name in self._exhausted:
+            return True
         state = self.state
-        if state._everywhere:
+        local = state._local.get(name)
+        if not local or state._everywhere:
             return False
-        local = state._local.get((node.get("metadata") or {}).get("name") or "")
-        if not local:
-            return False
-        pools, seen = state.usage.pools, set()
+        pools = state.usage.pools
+        keys = []
         for record in local.values():
             uses = pools.get(record.key)
-            if not record.lonely or uses is None or len(uses) < len(record.names) or record.key in seen:
+            if not record.lonely or uses is None or len(uses) < len(record.names) or record.key in keys:
                 return False
-            seen.add(record.key)
-            for name in record.names:
-                use = uses.get(name)
+            keys.append(record.key)
+            for device in record.names:
+                use = uses.get(device)
                 if use is None or not use.wholes:
                     return False
         check(node, Node, "Node")
+        self._exhausted.add(name)
+        for key in keys:
+            self._full.setdefault(key, set()).add(name)
         return True
 
     def known_view(self, node: Mapping[str, Any]) -> NodeView | None:
@@ -370,9 +377,12 @@ class World:
         """A slice came, changed or went: forget the views that may see it."""
         self._bodies.pop(record.key, None)
         if not record.node_name:
+            self._exhausted.clear()
+            self._full.clear()
             self._views.clear()
             self._viewers.clear()
             return
+        self._exhausted.discard(record.node_name)
         self._views.pop(record.node_name, None)
         for name in self._viewers.pop(record.key, ()):
             self._views.pop(name, None)
@@ -381,7 +391,10 @@ class World:
         """Devices were taken or given back."""
         shares, used = self.features.consumable_capacity, self.state.usage.devices
         for key in devices:
-            for body in self._bodies.get(PoolKey(key.driver, key.pool), {}).values():
+            pool = PoolKey(key.driver, key.pool)
+            if pool in self._full:
+                self._exhausted.difference_update(self._full.pop(pool))
+            for body in self._bodies.get(pool, {}).values():
                 body.note_use(key.device, used.get(key), shares=shares)
 
     def _body(self, key: PoolKey, slices: tuple[SliceRecord, ...], wide: tuple[SliceRecord, ...]) -> PoolBody:
