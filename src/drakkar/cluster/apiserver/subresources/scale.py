@@ -61,17 +61,35 @@ async def _set(call: Call, scale: Value) -> Answer:
         details = {"name": call.name, "group": "autoscaling", "kind": "Scale", "causes": [cause]}
         text = f'Scale.autoscaling "{call.name}" is invalid: spec.replicas: {message}'
         raise statuses.StatusError(statuses.status(422, text, details=details))
+    from drakkar.cluster.machinery.apply.scaling import after_scaling
+
     version = (scale.get("metadata") or {}).get("resourceVersion", "")
     obj = private(existing.value)
+    metadata = obj["metadata"]
     if version:
-        obj["metadata"]["resourceVersion"] = version
-    *parents, last = _keys(_paths(call)["specReplicasPath"])
+        metadata["resourceVersion"] = version
+    keys = _keys(_paths(call)["specReplicasPath"])
+    before = _at(existing.value, _paths(call)["specReplicasPath"]) or 0
     place = obj
-    for key in parents:
+    for key in keys[:-1]:
         place = place.setdefault(key, {})
-    place[last] = replicas
+    place[keys[-1]] = replicas
+    fields = tuple(f"f:{key}" for key in keys)
+    owners = after_scaling(
+        metadata.get("managedFields"),
+        fields,
+        call.row.api_version,
+        manager=call.manager,
+        before=before,
+        after=replicas,
+    )
+    obj["metadata"] = (
+        {**metadata, "managedFields": owners}
+        if owners
+        else {key: part for key, part in metadata.items() if key != "managedFields"}
+    )
     # A scale writes the spec: the kind's strategy sees an ordinary update, managed fields the subresource.
-    stored = await replace(call, existing, obj)
+    stored = await replace(call, existing, obj, managed=False)
     return answers.value(call, scale_of(stored.value, _paths(call)))
 
 
