@@ -41,6 +41,10 @@ def read(
     bundle: Path | None, kubeconfig: Path | None, context: str, namespace: str, *, rights: bool = False
 ) -> tuple[Snapshot, str]:
     """The objects, and the namespace meant by names without one. Raises `DrakkarError`."""
+    if bundle is not None:
+        from drakkar.evidence.recorded import load
+
+        return load(bundle), namespace or "default"
 
     async def once() -> tuple[Snapshot, str]:
         async with reader(bundle, kubeconfig, context, namespace, rights=rights) as reading:

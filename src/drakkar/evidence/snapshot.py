@@ -40,7 +40,7 @@ class Manifest(NamedTuple):
     object: Object
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Snapshot:
     """Objects by kind; events, logs and captures beside them.
 
@@ -68,6 +68,9 @@ class Snapshot:
     kubernetes_version: str = ""
     notes: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Snapshot: {summary(self)}>"  # an event loop writes its tasks' results into texts nobody reads
 
     def all(self, kind: str, namespace: str | None = None) -> list[Object]:
         """Objects of a kind, of one namespace or of all."""

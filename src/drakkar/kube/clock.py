@@ -6,11 +6,13 @@ so that tests never sleep and simulated time can run faster than real time.
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import asyncio  # loaded by those who sleep: commands that only read times do without
 
 
 class Clock(Protocol):
@@ -39,6 +41,8 @@ class SystemClock:
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
+        import asyncio
+
         await asyncio.sleep(seconds)
 
 
@@ -79,6 +83,8 @@ class FakeClock:
         return self._elapsed
 
     async def sleep(self, seconds: float) -> None:
+        import asyncio
+
         if seconds <= 0:
             await asyncio.sleep(0)
             return
@@ -110,6 +116,8 @@ class FakeClock:
 
 async def _settle() -> None:
     """Let everything that became ready run; a handful of turns covers chains of callbacks and tasks."""
+    import asyncio
+
     for _ in range(20):
         await asyncio.sleep(0)
 

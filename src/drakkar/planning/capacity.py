@@ -146,12 +146,14 @@ class _Counting:
         for node in sorted(self.cluster.view.existing(), key=lambda node: node.name):
             if node.unschedulable or node.node is None:
                 continue
-            try:
-                asked.on(node.node)
-            except AllocationError as error:
-                self.problems[f"node {node.name}, class {name}: {error.message}"] = None
             view = asked.world.view(node.node)
             plan = view.plans.get(asked.key)
+            if plan is None:
+                try:
+                    asked.on(node.node)
+                except AllocationError as error:
+                    self.problems[f"node {node.name}, class {name}: {error.message}"] = None
+                plan = view.plans.get(asked.key)
             if plan is not None:
                 self._add_node(name, node, view, plan, seen)
         for (class_name, kind), pieces in self._pieces.items():

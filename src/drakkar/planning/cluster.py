@@ -218,7 +218,6 @@ class PlannedCluster:
         if not uid_of(obj):
             obj = {**obj, "metadata": {**obj["metadata"], "uid": reference(obj)}}
         pod = PodFacts(obj)
-        _ = pod.requests, pod.score_requests, pod.node_affinity, pod.pod_affinity, pod.spread_constraints
         if pod.finished:
             return
         if pod.node_name:
@@ -227,6 +226,7 @@ class PlannedCluster:
                 if entry.claim_name:
                     self._link((pod.namespace, entry.claim_name), pod)
         elif not pod.deleting:
+            _ = pod.signature, pod.node_affinity  # what cannot be read is found here, not in the middle of a plan
             self.waiting.append(pod)
 
     def _link(self, key: ClaimKey, pod: PodFacts) -> None:

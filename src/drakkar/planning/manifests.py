@@ -7,7 +7,7 @@ out without a word. resource.k8s.io objects of any served version become v1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -67,18 +67,25 @@ def understood(manifests: Iterable[Manifest], *, namespace: str, now: datetime) 
     return found
 
 
-def with_objects(snapshot: Snapshot, manifests: Iterable[Manifest]) -> Snapshot:
+def with_objects(snapshot: Snapshot, manifests: Iterable[Manifest], nodes: Sequence[Object] = ()) -> Snapshot:
     """The snapshot with the manifests' classes, templates, claims and the like; workloads are not pods yet.
 
-    A claim that exists stays what it is: its spec cannot change.
+    `nodes` are further objects, of nodes that are to come. A claim that exists stays as it is: its spec cannot change.
     """
     new = [one.object for one in manifests if one.object["kind"] not in WORKLOADS]
+    if not new and not nodes:
+        return snapshot
     kept = {("ResourceClaim", namespace_of(obj), name_of(obj)) for obj in snapshot.all("ResourceClaim")}
     new = [obj for obj in new if (obj["kind"], namespace_of(obj), name_of(obj)) not in kept]
     names = {(obj["kind"], namespace_of(obj), name_of(obj)) for obj in new}
-    old = [obj for obj in snapshot.objects if (obj.get("kind"), namespace_of(obj), name_of(obj)) not in names]
+    kinds = {obj["kind"] for obj in new}
+    old = [
+        obj
+        for obj in snapshot.objects
+        if obj.get("kind") not in kinds or (obj["kind"], namespace_of(obj), name_of(obj)) not in names
+    ]
     return Snapshot(
-        objects=(*old, *new), captured_at=snapshot.captured_at, unread=snapshot.unread,
+        objects=(*old, *new, *nodes), captured_at=snapshot.captured_at, unread=snapshot.unread,
         kubernetes_version=snapshot.kubernetes_version,
     )  # fmt: skip
 

@@ -17,7 +17,7 @@ from drakkar.errors import DrakkarError
 from drakkar.evidence.snapshot import Snapshot, name_of
 from drakkar.inventory.slices import Pool, slice_contents, slice_spec
 
-__all__ = ["added_nodes", "machine_node", "without_nodes"]
+__all__ = ["added_nodes", "machine_node"]
 
 Object = dict[str, Any]
 
@@ -86,22 +86,6 @@ def machine_node(model: str, name: str, *, partitions: bool = False) -> list[Obj
         "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]},
     }
     return [node, *(piece for pool in pools for piece in _slices(pool))]
-
-
-def without_nodes(snapshot: Snapshot, names: Sequence[str]) -> None:
-    """Check names of nodes to be taken away. Raises `DrakkarError` for one that is not there."""
-    known = sorted(name_of(obj) for obj in snapshot.all("Node"))
-    for name in names:
-        if name not in known:
-            import difflib
-
-            near = difflib.get_close_matches(name, known, 1)
-            raise DrakkarError(
-                f"there is no node {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
-                reason="NotFound",
-                subject=f"--without-node {name}",
-                expected=f"one of {', '.join(known[:10])}" if known else "",
-            )
 
 
 def _slices(pool: Pool) -> Iterator[Object]:

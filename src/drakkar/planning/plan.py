@@ -20,7 +20,6 @@ from drakkar.planning.capacity import Capacity, capacity_of
 from drakkar.planning.cluster import PlannedCluster
 from drakkar.planning.existing import applied
 from drakkar.planning.manifests import WORKLOADS, understood, with_objects
-from drakkar.planning.nodes import added_nodes, without_nodes
 from drakkar.planning.placing import Outcome, place_all
 from drakkar.planning.quotas import admitted
 from drakkar.planning.rollout import Rollout
@@ -134,11 +133,14 @@ def scene_of(
     Raises:
         DrakkarError: a manifest that no server would take, an unknown model or node.
     """
-    without_nodes(snapshot, without)
+    _check_nodes(snapshot, without)
     read = understood(manifests, namespace=namespace, now=snapshot.captured_at or datetime.now(UTC))
-    new_nodes = added_nodes(snapshot, with_nodes, partitions=partitions)
-    objects = with_objects(snapshot, read)
-    cluster = PlannedCluster(replace(objects, objects=(*objects.objects, *new_nodes)), monotonic=monotonic)
+    new_nodes: list[Object] = []
+    if with_nodes:
+        from drakkar.planning.nodes import added_nodes
+
+        new_nodes = added_nodes(snapshot, with_nodes, partitions=partitions)
+    cluster = PlannedCluster(with_objects(snapshot, read, new_nodes), monotonic=monotonic)
     notes: list[str] = []
     displaced: list[PlannedPod] = []
     for name in without:
@@ -223,6 +225,22 @@ def plan(scene: Scene, *, shares: Mapping[str, Quantity] | None = None) -> Plan:
     )  # fmt: skip
     planned = frozenset(pod.facts.uid for pod in queue)
     return replace(draft, rooms=tuple(make_room(cluster, draft.asked, planned)))
+
+
+def _check_nodes(snapshot: Snapshot, names: Sequence[str]) -> None:
+    """Check names of nodes to be taken away. Raises `DrakkarError` for one that is not there."""
+    known = sorted(name_of(obj) for obj in snapshot.all("Node"))
+    for name in names:
+        if name not in known:
+            import difflib
+
+            near = difflib.get_close_matches(name, known, 1)
+            raise DrakkarError(
+                f"there is no node {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
+                reason="NotFound",
+                subject=f"--without-node {name}",
+                expected=f"one of {', '.join(known[:10])}" if known else "",
+            )
 
 
 def _without(cluster: PlannedCluster, name: str, notes: list[str]) -> list[PlannedPod]:

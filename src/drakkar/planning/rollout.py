@@ -15,7 +15,6 @@ from typing import Any, Final
 from drakkar.errors import DrakkarError
 from drakkar.evidence.snapshot import Snapshot, name_of, namespace_of, reference
 from drakkar.planning.cluster import PlannedCluster
-from drakkar.planning.nodes import added_nodes
 from drakkar.planning.placing import Outcome, place_all, try_one
 from drakkar.planning.workloads import PlannedPod, planned_pod, pods_of
 from drakkar.scheduling.pods import PodFacts
@@ -322,6 +321,8 @@ def _nodes_needed(cluster: PlannedCluster, workload: Object) -> str:
     old = next((pod for pod in cluster.placed() if belongs(cluster.snapshot, pod, workload)), None)
     if old is None or workload["kind"] == "DaemonSet":
         return ""
+    from drakkar.planning.nodes import added_nodes
+
     for count in (1, 2, 4, 8):
         if _ends(cluster, workload, added_nodes(cluster.snapshot, [f"{old.node_name}:{count}"])):
             return f"{_count(count, 'more node')} like {old.node_name}"

@@ -117,8 +117,9 @@ def make_room(cluster: PlannedCluster, outcomes: Iterable[Outcome], planned: fro
     `planned` are the UIDs of pods that are part of the plan and never asked to go.
     """
     found = []
+    memory = _Memory()
     for outcome in [one for one in outcomes if not one.fits and one.refused][:_PODS]:
-        room = room_for(cluster, outcome.pod, planned)
+        room = room_for(cluster, outcome.pod, planned, memory)
         if room is None:
             continue
         for pod in room.pods:
@@ -152,7 +153,9 @@ def _fits_if_empty(refusal: Refusal) -> bool:
         return False
 
 
-def room_for(cluster: PlannedCluster, pod: PlannedPod, planned: frozenset[str] = frozenset()) -> Room | None:
+def room_for(
+    cluster: PlannedCluster, pod: PlannedPod, planned: frozenset[str] = frozenset(), memory: _Memory | None = None
+) -> Room | None:
     """The smallest set of holders whose going lets the pod fit on some node; None if none would help."""
     for claim in pod.claims:
         cluster.set_claim(claim)
@@ -160,7 +163,7 @@ def room_for(cluster: PlannedCluster, pod: PlannedPod, planned: frozenset[str] =
         demand = demand_of(pod.facts, cluster.devices, cluster.now)
         if isinstance(demand, Rejection):
             return None
-        return _Search(cluster, pod, demand or ClaimDemand(), planned).run()
+        return _Search(cluster, pod, demand or ClaimDemand(), planned, memory or _Memory()).run()
     except (SchedulingError, DrakkarError):
         return None
     finally:
@@ -168,11 +171,27 @@ def room_for(cluster: PlannedCluster, pod: PlannedPod, planned: frozenset[str] =
             cluster.drop_claim(claim)
 
 
+class _Memory:
+    """What was found out about nodes for pods that are asked about in turn; good while a node is unchanged."""
+
+    def __init__(self) -> None:
+        self.units: dict[tuple[str, bool], tuple[int, list[Unit]]] = {}
+        self.bounds: dict[tuple[bytes, bytes, str], tuple[int, Cost | None]] = {}
+
+
 class _Search:
     """One search over all nodes, those that promise the cheapest answer first."""
 
-    def __init__(self, cluster: PlannedCluster, pod: PlannedPod, demand: ClaimDemand, planned: frozenset[str]) -> None:
-        self.cluster, self.pod, self.demand, self.planned = cluster, pod, demand, planned
+    def __init__(
+        self,
+        cluster: PlannedCluster,
+        pod: PlannedPod,
+        demand: ClaimDemand,
+        planned: frozenset[str],
+        memory: _Memory,
+    ) -> None:
+        self.cluster, self.pod, self.demand, self.planned, self.memory = cluster, pod, demand, planned, memory
+        self.kind = pod.facts.signature, demand.signature()
         self.trials = 0
         self.best: tuple[Cost, NodeState, tuple[Unit, ...]] | None = None
         self.complete = True
@@ -180,7 +199,11 @@ class _Search:
     def run(self) -> Room | None:
         bounds = []
         for node in self.cluster.view.existing():
-            bound = self._bound(node)
+            key = *self.kind, node.name
+            known = self.memory.bounds.get(key)
+            if known is None or known[0] != node.generation:
+                known = self.memory.bounds[key] = node.generation, self._bound(node)
+            bound = known[1]
             if bound is not None:
                 bounds.append((bound, node.name, node))
         bounds.sort(key=lambda entry: entry[:2])
@@ -190,7 +213,7 @@ class _Search:
             if self.trials >= _TRIALS:
                 self.complete = False
                 break
-            self._on(node)
+            self._on(node, bound[1])
         if self.best is None:
             return None
         _, node, units = self.best
@@ -227,7 +250,7 @@ class _Search:
             count += 1
         return 0, max(1, count), min(unit.priority for unit in units)
 
-    def _on(self, node: NodeState) -> None:
+    def _on(self, node: NodeState, least: int) -> None:
         units = sorted(self._units(node), key=_importance)  # the most important first
         if not self._fits(node, units):
             return
@@ -238,7 +261,7 @@ class _Search:
                 going = rest
         self._take(node, going)
         candidates = list(reversed(units))
-        for size in range(1, len(going)):
+        for size in range(max(1, least), len(going)):
             for chosen in itertools.combinations(candidates, size):
                 if self.best is not None and _cost(chosen, self.pod.facts) >= self.best[0]:
                     continue
@@ -288,6 +311,14 @@ class _Search:
                 state.upsert_claim(claim)
 
     def _units(self, node: NodeState) -> list[Unit]:
+        crowded = reject(self.pod.facts, node, self.demand.device_backed) is not None
+        known = self.memory.units.get((node.name, crowded))
+        if known is None or known[0] != node.generation:
+            known = self.memory.units[node.name, crowded] = node.generation, self._units_of(node, crowded)
+        return known[1]
+
+    def _units_of(self, node: NodeState, crowded: bool) -> list[Unit]:
+        """`crowded`: the node itself has too little room, so pods without devices may be in the way as well."""
         cluster = self.cluster
         units: dict[Any, Unit] = {}
         for claim in self._claims_near(node):
@@ -296,7 +327,7 @@ class _Search:
                 continue
             units[namespace_of(claim), name_of(claim)] = Unit(users, () if users else (claim,), _devices(claim))
         counted = {pod.uid for unit in units.values() for pod in unit.pods}
-        if self.pod.facts.requests or self.pod.facts.host_ports or "pods" in node.allocatable:
+        if crowded:
             for pod in node.pods.values():
                 if pod.uid not in counted and not self._stays(pod) and _takes_room(pod, node):
                     units[pod.uid] = Unit((pod,), (), frozenset())

@@ -201,6 +201,8 @@ class DeviceState:
         allocation = _allocation(claim)
         if allocation is None:
             return False
+        if not self._view.nodes:
+            return True  # nobody has judged a node yet
         results = (allocation.get("devices") or {}).get("results") or ()
         selector = allocation.get("nodeSelector")
         names = NodeSelector.parse(selector).names() if selector else None

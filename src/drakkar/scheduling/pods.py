@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import msgspec
@@ -26,6 +26,7 @@ _PLACEMENT_FIELDS = (
     "hostNetwork",
 )  # fmt: skip
 _encode = msgspec.json.Encoder(order="deterministic").encode
+_decode = msgspec.json.decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +78,12 @@ class PodFacts:
 
     @cached_property
     def requests(self) -> Amounts:
-        return pod_requests(self.spec)
+        """Shared by pods that ask for the same: only to be read."""
+        return _asked_by(self.spec)[0]
 
     @cached_property
     def score_requests(self) -> tuple[int, int]:
-        return pod_score_requests(self.spec)
+        return _asked_by(self.spec)[1]
 
     @cached_property
     def node_affinity(self) -> NodeAffinity:
@@ -120,6 +122,27 @@ class PodFacts:
             fields["labels"] = self.labels
         fields["namespace"] = self.namespace
         return _encode(fields)
+
+
+def _asked_by(spec: Mapping[str, Any]) -> tuple[Amounts, tuple[int, int]]:
+    """What a spec requests, and what it counts when load is spread; worked out once for pods that ask for the same."""
+    listed = [
+        [(one.get("resources"), one.get("restartPolicy")) for one in spec.get(field) or ()]
+        for field in ("containers", "initContainers")
+    ]
+    return _worked_out(_encode([listed, spec.get("resources"), spec.get("overhead")]))
+
+
+@lru_cache(maxsize=4096)
+def _worked_out(asked: bytes) -> tuple[Amounts, tuple[int, int]]:
+    (containers, first), resources, overhead = _decode(asked)
+    spec = {
+        "containers": [{"resources": one} for one, _ in containers],
+        "initContainers": [{"resources": one, "restartPolicy": policy} for one, policy in first],
+        "resources": resources,
+        "overhead": overhead,
+    }
+    return pod_requests(spec), pod_score_requests(spec)
 
 
 def claim_name_of(reference: Mapping[str, Any], statuses: Mapping[str, str | None]) -> tuple[str | None, bool]:
