@@ -15,6 +15,7 @@ from drakkar.cli.recorded import objects_on, on
 if TYPE_CHECKING:
     from drakkar.migration.converting.plan import Plan
     from drakkar.migration.converting.work import Settings
+    from drakkar.migration.documents import Document
 
 F = TypeVar("F", bound=Callable[..., Any])
 STDIN = "-"
@@ -93,9 +94,7 @@ def plan_command(
 @_input
 @_how
 @_output
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="The folder to write to; standard output without it."
-)
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="The folder to write to, else standard output.")
 def apply_command(
     paths: tuple[str, ...],
     recorded: str | None,
@@ -128,17 +127,85 @@ def apply_command(
     raise click.exceptions.Exit(1 if plan.refused else 0)
 
 
+@command.command("verify")
+@_input
+@on
+@click.option("--output", "form", type=click.Choice(["text", "json"]), default="text", help="How to print the report.")
+def verify_command(
+    paths: tuple[str, ...], recorded: str | None, kubeconfig: Path | None, context: str, form: str
+) -> None:
+    """Prove that the new form does what the old one did, on embedded copies of the cluster.
+
+    Reads the output folder of `apply`, which has both forms. Tried are: which devices every pod template gets on every
+    kind of node, what every quota admits, and whether workloads apply and roll out. No container runs; pods of
+    operators are made from a table. The exit status is 1 if something differs.
+    """
+    import asyncio
+
+    from drakkar.cli.sandboxes import sandbox
+    from drakkar.migration.verifying.verify import verify
+
+    old, new = _both_forms(paths)
+    result = asyncio.run(verify(old, new, sandbox, recorded=objects_on(recorded, kubeconfig, context)))
+    if form == "json":
+        rows = [{"what": c.what, "subject": c.subject, "ok": c.ok, "message": c.message} for c in result.checks]
+        emit({"ok": result.ok, "nodes": result.nodes, "devices": result.devices, "checks": rows}, "json")
+    else:
+        for check in result.checks:
+            word = {True: "same", False: "DIFFERS", None: "not compared"}[check.ok]
+            click.echo(f"{word}: {check.what} of {check.subject}: {check.message}")
+        failed = sum(check.ok is False for check in result.checks)
+        open_ = sum(check.ok is None for check in result.checks)
+        click.echo(
+            f"{len(result.checks)} checks on {result.nodes} nodes with {result.devices} devices: "
+            + (f"{failed} differ" if failed else "nothing differs")
+            + (f", {open_} could not be compared" if open_ else "")
+        )
+    raise click.exceptions.Exit(0 if result.ok else 1)
+
+
+def _both_forms(paths: tuple[str, ...]) -> tuple[list[Document], list[Document]]:
+    """The documents before and after, from what `apply` wrote. Raises DrakkarError if one of them is not there."""
+    from drakkar.errors import DrakkarError
+    from drakkar.migration.converting.output import RECORD
+    from drakkar.migration.converting.rollback import read_tree, restore_folder
+
+    files: dict[str, bytes] = {}
+    for path in paths:
+        if path == STDIN:
+            files["stdin.yaml"] = sys.stdin.buffer.read()
+        else:
+            files |= read_tree(Path(path)) if Path(path).is_dir() else _file(Path(path))
+    restored = restore_folder(files)
+    problems = [problem for each in restored for problem in each.problems]
+    if problems or all(each.how == "unchanged" for each in restored):
+        raise DrakkarError(
+            problems[0] if problems else "nothing here says what it was before a migration",
+            reason="NoOldForm",
+            subject=", ".join(paths),
+            expected=f"a folder that `drakkar migrate apply -o` wrote, with its {RECORD}",
+        )
+    now = {name: data for name, data in files.items() if not name.startswith(f"{RECORD}/")}
+    before = {each.name: each.data for each in restored if each.data is not None}
+    return _documents(before), _documents(now)
+
+
+def _documents(files: dict[str, bytes]) -> list[Document]:
+    from drakkar.migration.documents import Document, read_bytes
+
+    sources = [source for name, data in files.items() if _reads(name) for source in read_bytes(data, name)]
+    return [source for source in sources if isinstance(source, Document)]
+
+
 @command.command("rollback")
 @_input
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="The folder to write to; standard output without it."
-)
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="The folder to write to, else standard output.")
 @click.option("--output", "form", type=click.Choice(["text", "json"]), default="text", help="How to print the report.")
 def rollback_command(paths: tuple[str, ...], out: Path | None, form: str) -> None:
     """Take back what `apply` wrote: byte for byte from the kept originals, else by the annotations of the objects.
 
-    Reads the output folder of `apply`, single files, or objects of a cluster (kubectl get … -o yaml). The exit status is 1
-    if something could not be taken back.
+    Reads the output folder of `apply`, single files, or objects of a cluster (kubectl get … -o yaml). The exit status
+    is 1 if something could not be taken back.
     """
     from drakkar.migration.converting.rollback import read_tree, restore_folder, restore_text
 

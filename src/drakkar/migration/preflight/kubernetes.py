@@ -28,7 +28,7 @@ _NEEDS: Final = {
 
 def versions(facts: ClusterFacts, plan: Plan) -> Iterator[Result]:
     """The API server's version and that of every kubelet."""
-    version, minor = facts.snapshot.kubernetes_version, facts.minor
+    version, minor = facts.snapshot.kubernetes_version.removeprefix("v"), facts.minor
     if minor is None:
         yield Result("kubernetes-version", UNKNOWN, "API server", "the API server's version is unknown")
     elif minor < _OLDEST:

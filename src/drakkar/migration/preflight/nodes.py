@@ -32,6 +32,7 @@ _OPERATOR_ROOT: Final = "/run/nvidia/driver"
 _RUNTIMES: Final[Mapping[str, tuple[tuple[int, int], tuple[int, int]]]] = {
     "containerd": ((1, 7), (2, 0)),
     "cri-o": ((1, 23), (1, 23)),
+    "runc": ((1, 0), (1, 0)),  # the embedded cluster's kubelet edits the OCI bundle itself
 }
 
 
