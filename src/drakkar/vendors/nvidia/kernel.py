@@ -7,13 +7,15 @@ host, the folder itself where a whole machine lies in one (tests, simulated mach
 
 from __future__ import annotations
 
+import contextlib
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from drakkar.hardware.machine import DeviceNode
 from drakkar.hardware.pci import sysfs_address
-from drakkar.hardware.tree import node_numbers
+from drakkar.hardware.tree import can_make_nodes, make_node, node_numbers
 from drakkar.vendors.nvidia.gpu import CONTROL_MINOR, GPU_MAJOR, MODESET_MINOR
 
 VENDOR = "0x10de"
@@ -145,6 +147,14 @@ def control_nodes(root: Path, majors: dict[str, int]) -> tuple[DeviceNode, ...]:
         ("/dev/nvidia-modeset", gpu, MODESET_MINOR),
     )
     return tuple(device_node(root, *one) for one in wanted if node_numbers(root / one[0].lstrip("/")) is not None)
+
+
+def make_missing_nodes(root: Path, nodes: Sequence[DeviceNode]) -> None:
+    """Makes those of `nodes` that no tool of the driver has made yet, as root; a runtime can do without them."""
+    for node in nodes:
+        if node.major and can_make_nodes() and node_numbers(root / node.path.lstrip("/")) is None:
+            with contextlib.suppress(OSError):
+                make_node(root, node)
 
 
 def addresses(folder: Path) -> list[str]:

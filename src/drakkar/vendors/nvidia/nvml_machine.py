@@ -251,6 +251,7 @@ class NvmlMachine:
         self.poll()
         for one in self._gpu(index).mig_instances:
             if one.gpu_instance == made:
+                kernel.make_missing_nodes(self._devices, one.nodes)
                 return one
         raise DrakkarError(
             f"the MIG instance {profile} of GPU {index} was made but NVML does not list it", reason="MigNotListed"
