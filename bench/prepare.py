@@ -35,13 +35,9 @@ def percentile(values: list[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
-def _client(cluster: Embedded) -> Client:
-    return Client(HttpsTransport(load(cluster.environment["KUBECONFIG"])))
-
-
-async def _allocated_claims(cluster: Embedded, count: int) -> list[dict[str, Any]]:
+async def _allocated_claims(kubeconfig: Path, node: str, count: int) -> list[dict[str, Any]]:
     """Claims as a scheduler leaves them: one GPU each, one after the other over the eight."""
-    client, made = _client(cluster), []
+    client, made = Client(HttpsTransport(load(kubeconfig))), []
     request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
     for number in range(count):
         claim = await client.create(
@@ -53,22 +49,26 @@ async def _allocated_claims(cluster: Embedded, count: int) -> list[dict[str, Any
                 "spec": {"devices": {"requests": [request]}},
             },
         )
-        result = {"request": "gpu", "driver": "gpu.nvidia.com", "pool": NODE, "device": f"gpu-{number % 8}"}
+        result = {"request": "gpu", "driver": "gpu.nvidia.com", "pool": node, "device": f"gpu-{number % 8}"}
         status = {"allocation": {"devices": {"results": [result]}}}
         made.append(await client.update(RESOURCE_CLAIMS, {**claim, "status": status}, subresource="status"))
     await client.close()
     return made
 
 
-def _prepare_times(cluster: Embedded, count: int) -> tuple[list[float], list[float], list[float]]:
-    """The kubelet's side, in a process of its own as kubelet is: a gRPC channel to the driver's socket."""
+def prepare_times(
+    kubeconfig: Path, socket: Path, node: str, count: int
+) -> tuple[list[float], list[float], list[float]]:
+    """Milliseconds of prepare, prepare again and unprepare for `count` claims of `node`.
+
+    This is the kubelet's side, in a process of its own as kubelet is: a gRPC channel to the driver's socket.
+    """
     import grpc
 
     from drakkar.preparation import stubs
 
     api = stubs.dra("v1")
-    claims = asyncio.run(_allocated_claims(cluster, count))
-    socket = Path(cluster.folder) / "default/n" / NODE / "plugins/gpu.nvidia.com/dra.sock"
+    claims = asyncio.run(_allocated_claims(kubeconfig, node, count))
     with grpc.insecure_channel(f"unix:{socket}") as channel:
 
         def timed(method: stubs.Method, claim: dict[str, Any]) -> float:
@@ -99,7 +99,9 @@ def main(runs: int) -> bool:
     try:
         cluster.ready()
         barriers = fdatasync_times(Path(cluster.folder))
-        fresh, again, undone = _prepare_times(cluster, 40 * runs)
+        socket = Path(cluster.folder) / "default/n" / NODE / "plugins/gpu.nvidia.com/dra.sock"
+        kubeconfig = Path(cluster.environment["KUBECONFIG"])
+        fresh, again, undone = prepare_times(kubeconfig, socket, NODE, 40 * runs)
         barriers += fdatasync_times(Path(cluster.folder))
     finally:
         cluster.end()

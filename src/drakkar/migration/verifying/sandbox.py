@@ -12,14 +12,14 @@ from drakkar.kube.client import Client
 from drakkar.kube.clock import Clock, rfc3339
 from drakkar.kube.resources import NODES, PODS, RESOURCE_CLAIMS
 
-__all__ = ["Sandbox", "Trial"]
+__all__ = ["Sandbox", "Trial", "decided"]
 
 Sandbox = Callable[[], AbstractAsyncContextManager[Client]]
 """Makes a client of a fresh cluster without nodes, in process, that ends with the context."""
 
 Object = dict[str, Any]
 _PAUSE: Final = 0.02
-_QUIET: Final = 0.4
+_QUIET: Final = 6.0
 _LIMIT: Final = 60.0
 _HEARTBEAT: Final = 8.0
 
@@ -32,20 +32,22 @@ class Trial:
         self._clock = clock
         self._beaten = clock.monotonic()
 
-    async def settle(self, done: Callable[[list[Object]], bool] | None = None) -> list[Object]:
-        """Let the cluster work until nothing changes any more, or `done` says so of the pods; the pods then."""
+    async def settle(self, done: Callable[[list[Object]], Awaitable[bool]], *, quiet: float = _QUIET) -> list[Object]:
+        """Let the cluster work until `done` says so of the pods, or nothing changes for a while; the pods then.
+
+        `quiet`, in seconds, is longer than the scheduler's patience with a pod that it could not place before.
+        """
         begun = changed = self._clock.monotonic()
         version = ""
         while True:
             pods = await self._step()
+            if await done(pods):
+                return pods
             listed = await self.client.list(RESOURCE_CLAIMS)
             now = self._clock.monotonic()
-            if done is not None and done(pods):
-                return pods
             if listed.resource_version != version:
                 version, changed = listed.resource_version, now
-            quiet = now - changed > _QUIET and all(_decided(pod) for pod in pods)
-            if quiet or now - begun > _LIMIT:
+            if now - changed > quiet or now - begun > _LIMIT:
                 return pods
             await self._clock.sleep(_PAUSE)
 
@@ -116,8 +118,8 @@ class Trial:
             await self._clock.sleep(_PAUSE)
 
 
-def _decided(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod is on its node and ready, or the scheduler said why not."""
+def decided(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod is on its node and ready, or the scheduler said why not; pods that wait for claims are neither."""
     status = pod.get("status") or {}
     if pod["metadata"].get("deletionTimestamp"):
         return False

@@ -19,13 +19,14 @@ from drakkar.kube.resources import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
     SERVICE_ACCOUNTS,
+    Resource,
     by_name,
 )
 from drakkar.migration.documents import Document, value_at
 from drakkar.migration.verifying.expansion import Form, Template, form_of
 from drakkar.migration.verifying.fleets import FleetNode, fleet_for, recorded_fleet
 from drakkar.migration.verifying.quotas import quota_checks
-from drakkar.migration.verifying.sandbox import Sandbox, Trial
+from drakkar.migration.verifying.sandbox import Sandbox, Trial, decided
 
 __all__ = ["Check", "Verification", "verify"]
 
@@ -197,7 +198,7 @@ async def _probe(trial: Trial, form: Form, fleet: Sequence[FleetNode], outcome: 
                 pods.append((pod["metadata"]["name"], node))
             else:
                 outcome.problems[template.key] = next(iter(own.problems.values()))
-        found = {pod["metadata"]["name"]: pod for pod in await trial.settle()}
+        found = {pod["metadata"]["name"]: pod for pod in await trial.settle(_all_decided)}
         for name, node in pods:
             pod = found.get(name, {})
             bound = (pod.get("spec") or {}).get("nodeName") == node.name
@@ -263,14 +264,11 @@ async def _roll_out(trial: Trial, form: Form, outcome: _Outcome) -> dict[str, st
         if not await _create(trial.client, resource, workload, outcome):
             continue
         name, namespace = workload["metadata"]["name"], workload["metadata"]["namespace"]
-        await trial.settle()
-        state = await trial.client.get(resource, name, namespace)
-        problem = _unready(state)
+        problem = await _wait(trial, resource, name, namespace)
         if not problem and workload["kind"] != "ReplicaSet":
             change = {"spec": {"template": {"metadata": {"annotations": {"drakkar.dev/verify": "again"}}}}}
             await trial.client.patch(resource, name, change, kind="strategic", namespace=namespace)
-            await trial.settle()
-            problem = _unready(await trial.client.get(resource, name, namespace))
+            problem = await _wait(trial, resource, name, namespace)
             problem = f"a change of its template does not roll out: {problem}" if problem else ""
         found[key] = problem
         await trial.client.delete(resource, name, namespace, propagation_policy="Background")
@@ -278,9 +276,26 @@ async def _roll_out(trial: Trial, form: Form, outcome: _Outcome) -> dict[str, st
     return found
 
 
+async def _wait(trial: Trial, resource: Resource, name: str, namespace: str) -> str:
+    """Wait for a workload to be what it wants to be; what it still lacks when nothing moves any more."""
+
+    async def done(pods: list[Object]) -> bool:
+        del pods
+        return not _unready(await trial.client.get(resource, name, namespace))
+
+    await trial.settle(done)
+    return _unready(await trial.client.get(resource, name, namespace))
+
+
+async def _all_decided(pods: list[Object]) -> bool:
+    return all(decided(pod) for pod in pods)
+
+
 def _unready(obj: Mapping[str, Any]) -> str:
     """How far a workload is from what it wants to be, "" if it is there."""
     status, spec = obj.get("status") or {}, obj.get("spec") or {}
+    if status.get("observedGeneration", 0) < obj["metadata"].get("generation", 0):
+        return "its controller has not seen it yet"
     if obj["kind"] == "DaemonSet":
         wanted, updated = status.get("desiredNumberScheduled", 0), status.get("updatedNumberScheduled", 0)
         ready = status.get("numberReady", 0)
@@ -290,7 +305,10 @@ def _unready(obj: Mapping[str, Any]) -> str:
         updated = status.get("updatedReplicas", 0) if obj["kind"] != "ReplicaSet" else wanted
     if ready < wanted:
         return f"{ready} of {wanted} pods are ready"
-    return "" if updated >= wanted else f"{updated} of {wanted} pods are new"
+    if updated < wanted:
+        return f"{updated} of {wanted} pods are new"
+    left = status.get("replicas", wanted) - wanted
+    return f"{left} old pods are left" if left > 0 and obj["kind"] != "DaemonSet" else ""
 
 
 # -- comparing -----------------------------------------------------------------------------------------------
