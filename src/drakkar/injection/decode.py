@@ -9,12 +9,12 @@ and the default reports a problem.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from .errors import CdiError, Problem
 from .model import ContainerEdits, Device, DeviceNode, Hook, IntelRdt, Mount, NetDevice, Spec
-from .nodes import MAPPING, SCALAR, SEQUENCE, Node
+from .nodes import MAPPING, SCALAR, SEQUENCE, Node, locate
 from .scalars import FALSE_WORDS, NULL_WORDS, TRUE_WORDS, Tagged, decode_binary, resolve
 
 __all__ = ["NoPlaceError", "decode"]
@@ -26,17 +26,32 @@ _WRONG: Final[Any] = object()  # a problem was recorded instead of a value
 _SHOWN_TEXT: Final = 60
 
 
-def decode(root: Node, *, compat: bool, file: str = "") -> tuple[Spec | None, list[Problem]]:
+def decode(
+    root: Node, *, compat: bool, file: str = "", rules: Callable[[Spec], Iterable[Problem]] | None = None
+) -> tuple[Spec | None, list[Problem]]:
     """The specification in ``root`` (None: a null document) and the null elements left out of it (none in ``compat``).
 
+    ``rules`` is asked about a document with mismatches, too, so that one look shows everything that is wrong.
+
     Raises:
-        CdiError: with every mismatch in the document.
+        CdiError: with every mismatch in the document, and what ``rules`` finds in the rest of it.
     """
-    reading = _Reading(compat, [], [], file)
+    reading = _Reading(compat, [], [], file, [])
     spec = _SPEC(reading, root, ())
     if reading.problems:
-        raise CdiError.of([*reading.problems, *reading.nulls], file=file)
+        found = [*reading.problems, *reading.nulls]
+        if rules is not None and isinstance(spec, Spec) and not reading.dropped and not reading.nulls:
+            found += _apart_from(reading.problems, rules(spec), root)
+        raise CdiError.of(found, file=file)
     return spec, reading.nulls
+
+
+def _apart_from(mismatches: list[Problem], found: Iterable[Problem], root: Node) -> Iterator[Problem]:
+    """Those of ``found`` that are not the consequence of a mismatch (a path of the wrong type is no empty path)."""
+    for problem in found:
+        shown = [each.path for each in mismatches]
+        if not any(path[: len(problem.path)] == problem.path or problem.path[: len(path)] == path for path in shown):
+            yield Problem(problem.message, problem.path, *locate(root, problem.path))
 
 
 class _Reading(NamedTuple):
@@ -44,6 +59,7 @@ class _Reading(NamedTuple):
     problems: list[Problem]
     nulls: list[Problem]
     file: str
+    dropped: list[Path]  # elements that could not be read: those after them have other numbers than in the text
 
     def problem(self, node: Node, message: str, path: Path) -> Any:
         self.problems.append(Problem(message, path, *_place(node)))
@@ -186,7 +202,9 @@ def _list(element: Reader, wanted: str, *, keeps_null: bool = False) -> Reader:
                     values.append(None)
                 elif not reading.compat:
                     reading.nulls.append(Problem(f"null element in {path[-1]}", (*path, index), *_place(child)))
-            elif value is not _WRONG:
+            elif value is _WRONG:
+                reading.dropped.append((*path, index))
+            else:
                 values.append(value)
         return tuple(values)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from . import advice, decode, nodes, rules
+from . import advice, decode, nodes, older, rules
 from .block_text import compose_block
 from .errors import CdiError, Problem
 from .json_text import read_json
@@ -26,7 +26,7 @@ def read_spec(data: bytes, *, file: str, profile: Profile) -> tuple[Spec, tuple[
         CdiError: not YAML, mistyped, or against a rule; with every problem and its place.
     """
     raw, nulls, remarks = _decode(data, file, profile)
-    found = [*nulls, *rules.problems(raw)]
+    found = [*nulls, *(older.problems(profile, raw) if profile in older.NEWEST_VERSION else rules.problems(raw))]
     if not found and profile == "strict":
         found = list(rules.strict_problems(raw))
     if found:
@@ -37,18 +37,25 @@ def read_spec(data: bytes, *, file: str, profile: Profile) -> tuple[Spec, tuple[
 
 def _decode(data: bytes, file: str, profile: Profile) -> tuple[Spec, list[Problem], list[Problem]]:
     """The typed content, null elements left out of lists, and remarks about the text."""
-    compat = profile == "compat"
-    short = read_json(data, json_escapes=not compat)
+    compat = profile.startswith("compat")
+    old = profile in older.NEWEST_VERSION
+    short = None if old else read_json(data, json_escapes=not compat)
     if short is not None:
         return short, [], []
-    tidy = _read_block(data, compat=compat)
+    tidy = None if old else _read_block(data, compat=compat)
     if tidy is not None:
         return tidy, [], []
     document = nodes.compose(data, json_escapes=not compat, file=file)
     root = document.root
     if root is None and compat:
         raise CdiError.of([Problem("EOF: the text holds no document")], file=file)
-    raw, nulls = (None, []) if root is None else decode.decode(root, compat=compat, file=file)
+    if root is not None and old:
+        root = older.as_read_by(profile, root, file)
+    raw, nulls = (
+        (None, [])
+        if root is None
+        else decode.decode(root, compat=compat, file=file, rules=None if old else rules.problems)
+    )
     if raw is None:
         raise CdiError.of([Problem("no Spec data: the first document is empty")], file=file)
     remarks: list[Problem] = []

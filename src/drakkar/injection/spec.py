@@ -2,6 +2,7 @@
 
 Three profiles decide what counts as a mistake. ``default`` is the reference library without its carelessness,
 ``compat`` is the reference library 1.1.2 itself, ``strict`` adds the rules that only the text of the specification has.
+``compat-1.1.0`` and ``compat-0.8.1`` are older releases of the library, see :mod:`older`.
 How text becomes a value is imported when there is text to read: a process that finds its files in the cache of
 :mod:`parsed` never needs it.
 """
@@ -20,7 +21,7 @@ __all__ = ["MAX_BYTES", "CdiSpec", "Profile"]
 
 MAX_BYTES: Final = 16 << 20
 
-Profile = Literal["default", "compat", "strict"]
+Profile = Literal["default", "compat", "compat-1.1.0", "compat-0.8.1", "strict"]
 
 
 class CdiSpec:

@@ -15,9 +15,10 @@ from drakkar.cli.options import emit
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--profile",
-    type=click.Choice(["default", "compat", "strict"]),
+    type=click.Choice(["default", "compat", "compat-1.1.0", "compat-0.8.1", "strict"]),
     default="default",
-    help="compat: what the reference library accepts; strict: what the specification says.",
+    show_default=True,
+    help="compat: what the reference library 1.1.2, or that release, accepts; strict: what the specification says.",
 )
 @output
 def command(files: tuple[Path, ...], profile: Any, output: str) -> None:
