@@ -14,6 +14,8 @@ from drakkar.cluster.apiserver import statuses
 from drakkar.cluster.apiserver.bodies import plain_body
 from drakkar.cluster.apiserver.calls import Call
 from drakkar.cluster.apiserver.paths import truth
+from drakkar.cluster.machinery.schemas import struct_of
+from drakkar.cluster.machinery.shapes import Findings, ShapeError, shape
 
 _VALIDATIONS: Final = ("", "Ignore", "Warn", "Strict")
 _POLICIES: Final = ("Foreground", "Background", "Orphan")
@@ -93,10 +95,6 @@ def delete_options(call: Call) -> DeleteOptions:
         raise statuses.invalid_options("DeleteOptions", problems)
     conditions = values.get("preconditions") or {}
     grace = values.get("gracePeriodSeconds")
-    if grace is not None and not isinstance(grace, int):
-        raise statuses.bad_request(
-            "json: cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds of type int64"
-        )
     if orphan is not None:
         policy = "Orphan" if orphan else "Background"
     return DeleteOptions(
@@ -112,7 +110,12 @@ def _checked_kind(body: Any) -> Mapping[str, Any]:
         raise statuses.bad_request(
             f'no kind "{kind}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:111"'
         )
-    return body
+    struct = struct_of("v1", "DeleteOptions")
+    assert struct is not None
+    try:
+        return shape(body, struct, Findings())
+    except ShapeError as error:
+        raise statuses.bad_request(str(error)) from None
 
 
 class ListOptions(msgspec.Struct):

@@ -86,7 +86,7 @@ def listed(call: Call) -> Answer:
         version, start = _read_token(options.continues)
         if version < 0:  # the client chose to go on although things have changed since
             version = call.server.store.version
-    elif options.match == "Exact" or (options.limit and options.version and options.match != "NotOlderThan"):
+    elif options.match == "Exact" or (options.limit > 0 and options.version and options.match != "NotOlderThan"):
         check_not_ahead(call, options.version)
         version = options.version or version
     else:
@@ -107,7 +107,7 @@ def listed(call: Call) -> Answer:
     if chosen.passes is not None:
         found = [stored for stored in found if chosen.passes(stored)]
     metadata: dict[str, Any] = {"resourceVersion": str(version)}
-    if options.limit and len(found) > options.limit:
+    if 0 < options.limit < len(found):
         rest = len(found) - options.limit
         found = found[: options.limit]
         metadata["continue"] = _token(version, found[-1].key + "\0")

@@ -366,7 +366,8 @@ def _has_status(schema: Struct) -> bool:
 
 
 def _meta(obj: Json | None) -> Json:
-    return (obj or {}).get("metadata") or {}
+    found = (obj or {}).get("metadata")
+    return found if isinstance(found, dict) else {}  # an applied configuration may hold anything there
 
 
 def _empty(kind: Typed) -> Json:
