@@ -73,7 +73,7 @@ class PluginServer:
         """Serve, then register."""
         for folder in (self.endpoint.parent, self.registration_socket.parent):
             folder.mkdir(parents=True, exist_ok=True)
-        await _refuse_second(self.endpoint, self.driver_name)
+        await refuse_second(self.endpoint, self.driver_name)
         handlers = [services.dra(version, self._handler, self._lock) for version in stubs.DRA_VERSIONS]
         if self._health:
             handlers += [services.health(version, self._handler) for version in stubs.HEALTH_VERSIONS]
@@ -166,8 +166,8 @@ async def _serve(path: Path, handlers: list[Any]) -> grpc.aio.Server:
     return server
 
 
-async def _refuse_second(path: Path, driver_name: str) -> None:
-    """Remove a socket that a dead process left; refuse to take over one that answers."""
+async def refuse_second(path: Path, driver_name: str) -> None:
+    """Remove a socket at `path` that a dead process left. Raises `PluginError` when a live plugin answers there."""
     if not path.exists():
         return
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
