@@ -138,7 +138,8 @@ def _simulated(model: str, folder: Path | None, name: str) -> NvidiaMachine:
 def _real(driver_root: Path, device_root: Path | None, on_host: str, name: str) -> NvidiaMachine:
     from drakkar.vendors.nvidia.nvml_machine import this_machine
 
-    return this_machine(name, driver_root, device_root=device_root, host_driver_root=on_host)
+    devices = device_root.absolute() if device_root is not None else None
+    return this_machine(name, driver_root.absolute(), device_root=devices, host_driver_root=on_host)
 
 
 def _shares(text: str) -> Shares:

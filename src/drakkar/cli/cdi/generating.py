@@ -109,6 +109,8 @@ def make(asked: dict[str, Any]) -> Made:
         problem = check(text) if text else ""
         if problem:
             raise DrakkarError(problem, reason="InvalidName", subject=text, expected="letters and digits, as acme.com")
+    roots = {name: os.path.abspath(asked[name]) for name in ("driver_root", "dev_root", "sys_root") if asked[name]}  # noqa: PTH100
+    asked = asked | roots  # a runtime stands in another folder
     made = _amd(asked) if maker(asked) == "amd" else _nvidia(asked)
     spec = CdiSpec.from_object(made.spec.to_dict())
     if asked["max_cdi_version"]:
