@@ -76,6 +76,9 @@ def convert_pod(work: Work, place: PodPlace) -> int:
         conditions = device_conditions(work, place.spec_steps, spec, mig=mig)
         _claims(work, place, spec, containers, conditions)
         _toleration(work, place, spec, containers)
+    else:
+        for container in containers:
+            _strip(work, container)
     _drop_runtime(work, place, spec)
     return sum(containers[0].devices.values())
 

@@ -193,8 +193,9 @@ def _nodes_for(demand: Demand, number: int) -> Iterator[FleetNode]:
     wanted = {
         name: max(8, count * 2) if profile_of(name) == "" else max(7, count * 2) for name, count in per_pod.items()
     }
-    product = _product_for(demand)
-    extra = _other_labels(demand.spec)
+    label = _single_label(demand.spec)
+    product = product_of(label)[0] if label else _product_for(demand)
+    extra = _other_labels(demand.spec) | ({f"{PREFIX}gpu.product": label} if label else {})
     pods = max(1, min(demand.replicas, _MANY)) * 2
     on_one = min(wanted[name] // per_pod[name] for name in per_pod)
     for index in range(min(_MANY, -(-pods // max(1, on_one)) + 1)):
@@ -211,6 +212,16 @@ def _product_for(demand: Demand) -> str:
         if affinity.matches("node", labels | _other_labels(demand.spec) | {"kubernetes.io/hostname": "node"}):
             return name
     return _DEFAULT
+
+
+def _single_label(spec: Mapping[str, Any]) -> str:
+    """The product of nodes whose GPUs are all cut into one profile (strategy single), if the pod wants such."""
+    key = f"{PREFIX}gpu.product"
+    wanted = [value_at(spec, ("nodeSelector", key))]
+    required = value_at(spec, ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"))
+    for term in items_at(required, "nodeSelectorTerms"):
+        wanted += [v for e in items_at(term, "matchExpressions") if e.get("key") == key for v in e.get("values") or ()]
+    return next((str(value) for value in wanted if "-MIG-" in str(value)), "")
 
 
 def _gpu_part(spec: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -246,7 +257,7 @@ def _made(name: str, product: str, counts: Mapping[str, int], extra: Mapping[str
 
 def _labels_of(product: str, counts: Mapping[str, int]) -> dict[str, str]:
     """What GPU feature discovery says of a node with this product."""
-    model = _model(product)
+    model = _model(product_of(product)[0])
     major, _, minor = model.computeCapability.partition(".")
     return {
         f"{PREFIX}gpu.present": "true",
