@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
 
-from drakkar.injection.edit import HostNode, apply
+from drakkar.injection.edit import HostNode, apply, apply_blocks
 from drakkar.injection.errors import CdiError
-from drakkar.injection.model import ContainerEdits, DeviceNode, Hook, Mount, NetDevice
+from drakkar.injection.model import ContainerEdits, DeviceNode, Hook, IntelRdt, Mount, NetDevice
+from drakkar.injection.prepared import prepare
 
 CONFIG: dict[str, Any] = {
     "process": {"user": {"uid": 7, "gid": 0}, "env": ["PATH=/bin"]},
@@ -97,3 +99,30 @@ def test_a_configuration_of_the_wrong_shape_is_one_error(config: Any) -> None:
     with pytest.raises(CdiError) as raised:
         apply(config, [FULL], nothing)
     assert raised.value.reason == "InvalidOciConfig"
+
+
+def test_of_several_entries_of_one_path_the_first_goes() -> None:
+    mounts = [{"destination": "/a", "source": "1"}, {"destination": "/a", "source": "2"}]
+    three = ContainerEdits(mounts=tuple(Mount(host_path=f"/h{n}", container_path="/a") for n in range(3)))
+    result = apply({"mounts": mounts}, [three], lambda path: HostNode("c", 1, 3, 0o666)).config
+    assert [entry["source"] for entry in result["mounts"]] == ["/h1", "/h2"]
+    assert [entry["source"] for entry in mounts] == ["1", "2"]
+
+
+def test_two_containers_share_nothing_that_could_be_changed() -> None:
+    several = ContainerEdits(
+        hooks=(Hook(hook_name="poststop", path="/h", args=("h",), env=("A=b",)),),
+        mounts=(Mount(host_path="/h", container_path="/a", options=("ro",)),),
+        device_nodes=(DeviceNode(path="/dev/a", type="c", major=1),),
+        intel_rdt=IntelRdt(clos_id="a", schemata=("x",)),
+    )
+    blocks = [prepare(several)]
+    first = apply_blocks({}, blocks, lambda path: HostNode("c", 1, 0, 0o666)).config
+    untouched = json.loads(json.dumps(first))
+    second = apply_blocks({}, blocks, lambda path: HostNode("c", 1, 0, 0o666)).config
+    first["hooks"]["poststop"][0]["args"].append("x")
+    first["mounts"][0]["options"].append("x")
+    first["linux"]["devices"][0]["path"] = "x"
+    first["linux"]["resources"]["devices"][0]["access"] = "x"
+    first["linux"]["intelRdt"]["schemata"].append("y")
+    assert second == untouched

@@ -43,18 +43,21 @@ def names() -> list[str]:
     return sorted(path.parent.name for path in FOLDER.glob("*/go.mod"))
 
 
-def program(name: str) -> Path:
-    """The built program; builds it if its sources changed. OracleError says how to get what is missing."""
+def program(name: str, *, benchmarks: bool = False) -> Path:
+    """The built program, or that of its `go test` benchmarks; builds it if its sources changed.
+
+    OracleError says how to get what is missing.
+    """
     if name not in names():
         raise OracleError(f"no oracle {name!r}; there are {', '.join(names())}")
-    target = CACHE / f"{name}-{_digest(FOLDER / name)}" / f"{name}-oracle"
+    target = CACHE / f"{name}-{_digest(FOLDER / name)}" / f"{name}-{'benchmarks' if benchmarks else 'oracle'}"
     if target.exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with (target.parent / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.exists():
-            _build(name, find_go(), target)
+            _build(name, find_go(), target, ["test", "-c", "-vet=off"] if benchmarks else ["build"])
     return target
 
 
@@ -93,14 +96,14 @@ def _environment() -> dict[str, str]:
     return {**os.environ, **fixed}
 
 
-def _build(name: str, go: str, target: Path) -> None:
+def _build(name: str, go: str, target: Path, verb: Sequence[str]) -> None:
     print(f"building the {name} oracle with {go} (a minute or two the first time)", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as folder:
         # A copy, since -mod=mod may touch go.mod and go.sum.
         sources = Path(folder) / name
         shutil.copytree(FOLDER / name, sources)
         partial = target.with_name(f".{target.name}.{os.getpid()}")
-        command = [go, "build", "-trimpath", "-ldflags=-s -w", "-o", str(partial), "."]
+        command = [go, *verb, "-trimpath", "-ldflags=-s -w", "-o", str(partial), "."]
         done = subprocess.run(command, cwd=sources, env=_environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from .edit import Injection, Lstat, OciConfig, apply
+from .edit import Injection, Lstat, OciConfig, apply_blocks
 from .errors import CdiError
 from .host import lstat_node
 from .model import ContainerEdits, Device
 from .parsed import ParsedFiles
 from .paths import clean
+from .prepared import Block, prepare
 from .reasons import why_unresolved
 from .scan import Scan, Scanner, directory_signatures, signature_of
 from .spec import CdiSpec, Profile
@@ -64,6 +65,7 @@ class CdiCache:
         self._scanner = Scanner(profile, kept)
         self._scan: Scan | None = None
         self._devices: dict[str, Resolved] = {}
+        self._prepared: dict[str, tuple[str, Block, Block]] = {}  # by device: file, its edits, the device's
         self._errors: dict[str, list[str]] = {}
         self._conflicts: dict[str, list[str]] = {}
         self._watch: DirectoryWatch | None = None
@@ -160,7 +162,7 @@ class CdiCache:
         """
         if not isinstance(oci_config, dict):
             raise CdiError("can't inject devices, nil OCI Spec", unresolved=tuple(names), reason="InvalidOciConfig")
-        return apply(oci_config, self.edits(names), self._lstat)
+        return apply_blocks(oci_config, self._blocks(names), self._lstat)
 
     def inject(self, oci_config: OciConfig, names: Sequence[str]) -> OciConfig:
         """A copy of an OCI runtime configuration with the devices ``names``; ``oci_config`` is not changed.
@@ -183,6 +185,25 @@ class CdiCache:
                 files.add(resolved.path)
                 blocks.append(resolved.spec.raw.container_edits)
             blocks.append(resolved.device.container_edits)
+        return blocks
+
+    def _blocks(self, names: Sequence[str]) -> list[Block]:
+        """As :meth:`edits`, prepared; each device is prepared once for all containers."""
+        self._refresh_if_changed()
+        prepared = self._prepared
+        if any(name not in prepared for name in names):
+            for found in self.resolve(names):
+                whole = next((block for path, block, _ in prepared.values() if path == found.path), None)
+                whole = whole or prepare(found.spec.raw.container_edits)
+                prepared[found.name] = (found.path, whole, prepare(found.device.container_edits))
+        blocks: list[Block] = []
+        files: set[str] = set()
+        for name in names:
+            path, whole, own = prepared[name]
+            if path not in files:
+                files.add(path)
+                blocks.append(whole)
+            blocks.append(own)
         return blocks
 
     def _unresolvable(self, names: list[str]) -> CdiError:
@@ -256,3 +277,4 @@ class CdiCache:
         for name in conflicts:
             del devices[name]
         self._devices, self._errors, self._conflicts = devices, errors, conflicts
+        self._prepared = {}

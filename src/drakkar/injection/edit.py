@@ -3,19 +3,22 @@
 Order and results are those of the reference library 1.1.2: environment, device nodes with their cgroup rules, network
 devices, mounts (sorted by depth), hooks, resource director, additional groups. The host is asked through one function,
 so that the same code runs on a machine and on a table in a test. Only the parts that change are copied; everything
-else is shared with the input, which stays as it was.
+else is shared with the input, which stays as it was. What of an edit does not depend on the configuration is worked out
+once (:mod:`prepared`), since the same edits go into one container after the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from .errors import CdiError, Problem
-from .model import ContainerEdits, DeviceNode, Hook, IntelRdt, Mount, NetDevice
-from .paths import clean, depth
+from .model import ContainerEdits, NetDevice
+from .paths import depth
+from .prepared import Block, PreparedMount, PreparedNode, prepare
 
-__all__ = ["HostNode", "Injection", "Lstat", "apply"]
+__all__ = ["HostNode", "Injection", "Lstat", "apply", "apply_blocks"]
 
 OciConfig = dict[str, Any]
 
@@ -52,6 +55,11 @@ def apply(config: OciConfig, blocks: Sequence[ContainerEdits], lstat: Lstat) -> 
         CdiError: a host node is missing or of another type, two devices move one network interface, or ``config``
             has the wrong shape.
     """
+    return apply_blocks(config, [prepare(block) for block in blocks], lstat)
+
+
+def apply_blocks(config: OciConfig, blocks: Sequence[Block], lstat: Lstat) -> Injection:
+    """As :func:`apply`, for edits that are prepared already."""
     net_devices = [device for block in blocks for device in block.net_devices]
     if net_devices:
         from .rules import net_device_problems
@@ -66,10 +74,10 @@ def apply(config: OciConfig, blocks: Sequence[ContainerEdits], lstat: Lstat) -> 
         ) from None
 
 
-def _apply(oci: _Copy, blocks: Sequence[ContainerEdits], net_devices: Sequence[NetDevice], lstat: Lstat) -> Injection:
+def _apply(oci: _Copy, blocks: Sequence[Block], net_devices: Sequence[NetDevice], lstat: Lstat) -> Injection:
     warnings: list[str] = []
-    _edit_env(oci, [variable for block in blocks for variable in block.env], warnings)
-    nodes = [node for block in blocks for node in block.device_nodes]
+    _edit_env(oci, blocks, warnings)
+    nodes = [node for block in blocks for node in block.nodes]
     if nodes:
         _edit_nodes(oci, nodes, lstat, warnings)
     for device in net_devices:
@@ -78,13 +86,18 @@ def _apply(oci: _Copy, blocks: Sequence[ContainerEdits], net_devices: Sequence[N
     if mounts:
         _edit_mounts(oci, mounts, warnings)
     for block in blocks:
-        for hook in block.hooks:
-            oci.list_at(("hooks", hook.hook_name)).append(_oci_hook(hook))
+        for name, hook in block.hooks:
+            oci.list_at(("hooks", name)).append({key: _fresh(value) for key, value in hook.items()})
     for block in blocks:
         if block.intel_rdt is not None:
-            oci.object_at(("linux",))["intelRdt"] = _oci_rdt(block.intel_rdt)
-    _edit_groups(oci, (gid for block in blocks for gid in block.additional_gids if gid))
+            oci.object_at(("linux",))["intelRdt"] = {key: _fresh(value) for key, value in block.intel_rdt.items()}
+    _edit_groups(oci, (gid for block in blocks for gid in block.gids))
     return Injection(oci.root, warnings)
+
+
+def _fresh(value: Any) -> Any:
+    """The value for a configuration of its own: whoever changes a list there must not change the next container's."""
+    return value.copy() if isinstance(value, list) else value
 
 
 class _Copy:
@@ -132,14 +145,14 @@ def _wrong_shape(path: tuple[str, ...], wanted: str) -> CdiError:
     return CdiError(f"{'.'.join(path)} of the OCI Spec is not {wanted}", reason="InvalidOciConfig")
 
 
-def _edit_env(oci: _Copy, variables: list[str], warnings: list[str]) -> None:
+def _edit_env(oci: _Copy, blocks: Sequence[Block], warnings: list[str]) -> None:
+    variables = [pair for block in blocks for pair in block.env]
     if not variables:
         return
     env = oci.list_at(("process", "env"))
     places = {str(variable).partition("=")[0]: index for index, variable in enumerate(env)}
     given: dict[str, str] = {}
-    for variable in variables:
-        name = variable.partition("=")[0]
+    for name, variable in variables:
         place = places.get(name)
         if place is None:
             places[name] = len(env)
@@ -151,7 +164,7 @@ def _edit_env(oci: _Copy, variables: list[str], warnings: list[str]) -> None:
             given[name] = variable
 
 
-def _edit_nodes(oci: _Copy, nodes: Sequence[DeviceNode], lstat: Lstat, warnings: list[str]) -> None:
+def _edit_nodes(oci: _Copy, nodes: Sequence[PreparedNode], lstat: Lstat, warnings: list[str]) -> None:
     process = oci.root.get("process") or {}
     user = process.get("user") or {}
     owner = {key: user[key] for key in ("uid", "gid") if user.get(key, 0) > 0}
@@ -159,22 +172,27 @@ def _edit_nodes(oci: _Copy, nodes: Sequence[DeviceNode], lstat: Lstat, warnings:
     paths = {entry.get("path") for entry in devices}
     rules: list[Any] | None = None
     for node in nodes:
-        device = _oci_device(node, lstat, warnings)
+        device = node.device.copy()
+        rule = node.rule
+        try:
+            host = lstat(node.host_path)
+        except (OSError, ValueError) as error:
+            if not node.complete:
+                raise _missing(node, error) from None
+        else:
+            rule = _filled(node, device, host, warnings)
         for key, value in owner.items():
             device.setdefault(key, value)
-        if node.path in paths:
+        path = device["path"]
+        if path in paths:
             _replace_device(devices, device)
         else:
-            paths.add(node.path)
+            paths.add(path)
             devices.append(device)
-        kind = device["type"]
-        if kind in ("b", "c"):
-            rule = {"allow": True, "type": kind, "major": device["major"], "minor": device["minor"]}
-            if node.permissions != "none":
-                rule["access"] = node.permissions or "rwm"
+        if rule is not None:
             if rules is None:
                 rules = oci.list_at(("linux", "resources", "devices"))
-            rules.append(rule)
+            rules.append(rule.copy())
 
 
 def _replace_device(devices: list[dict[str, Any]], device: dict[str, Any]) -> None:
@@ -187,75 +205,89 @@ def _replace_device(devices: list[dict[str, Any]], device: dict[str, Any]) -> No
     del devices[places[0]]
 
 
-def _oci_device(node: DeviceNode, lstat: Lstat, warnings: list[str]) -> dict[str, Any]:
-    kind, major, minor, mode = node.type, node.major, node.minor, node.file_mode
-    complete = bool(kind) and (major != 0 or kind == "p")
-    host_path = node.host_path or node.path
-    try:
-        host = lstat(host_path)
-    except (OSError, ValueError) as error:
-        if not complete:
-            text = getattr(error, "strerror", None) or str(error)
-            raise CdiError(
-                f'failed to inject devices: failed to stat CDI host device "{host_path}": {text.lower()}',
-                reason="HostDeviceMissing",
-                next_step=f"ls -l {host_path}",
-            ) from None
-    else:
-        if mode is None:
-            mode = host.mode
-        if complete:
-            _compare(node, host, host_path, warnings)
+def _missing(node: PreparedNode, error: OSError | ValueError) -> CdiError:
+    text = getattr(error, "strerror", None) or str(error)
+    return CdiError(
+        f'failed to inject devices: failed to stat CDI host device "{node.host_path}": {text.lower()}',
+        reason="HostDeviceMissing",
+        next_step=f"ls -l {node.host_path}",
+    )
+
+
+def _filled(node: PreparedNode, device: dict[str, Any], host: HostNode, warnings: list[str]) -> dict[str, Any] | None:
+    """Fills what the specification left to the host into ``device``; returns the cgroup rule, None for a fifo."""
+    if "fileMode" not in device:
+        device["fileMode"] = host.mode
+        for key in ("uid", "gid"):  # they stand behind the mode
+            if key in device:
+                device[key] = device.pop(key)
+    kind = device["type"]
+    if node.complete:
+        _compare(node, host, warnings)
+        return node.rule
+    if kind and kind != host.type:
+        raise CdiError(
+            f'failed to inject devices: CDI device ("{device["path"]}", "{node.host_path}"), host type mismatch'
+            f" ({kind}, {host.type})",
+            reason="HostDeviceMismatch",
+        )
+    device["type"] = host.type
+    if host.type != "p":
+        if node.device["major"] == 0:
+            device["major"], device["minor"] = host.major, host.minor
         else:
-            kind = kind or host.type
-            if kind != host.type:
-                raise CdiError(
-                    f'failed to inject devices: CDI device ("{node.path}", "{host_path}"), host type mismatch'
-                    f" ({kind}, {host.type})",
-                    reason="HostDeviceMismatch",
-                )
-            if kind != "p":
-                if major == 0:
-                    major, minor = host.major, host.minor
-                else:
-                    _compare(node, host, host_path, warnings)
-    device: dict[str, Any] = {"path": node.path, "type": kind, "major": major, "minor": minor}
-    if mode is not None:
-        device["fileMode"] = mode
-    if node.uid is not None:
-        device["uid"] = node.uid
-    if node.gid is not None:
-        device["gid"] = node.gid
-    return device
+            _compare(node, host, warnings)
+    return node.rule_for(host.type, device["major"], device["minor"])
 
 
-def _compare(node: DeviceNode, host: HostNode, host_path: str, warnings: list[str]) -> None:
+def _compare(node: PreparedNode, host: HostNode, warnings: list[str]) -> None:
     """Notes where stored facts and the host differ; the stored ones are used, as the specification says."""
-    kind = "c" if node.type == "u" else node.type or host.type
+    stored = node.device
+    path, major, minor = stored["path"], stored["major"], stored["minor"]
+    kind = "c" if stored["type"] == "u" else stored["type"] or host.type
     if kind != host.type:
-        warnings.append(f"device {node.path}: type {kind} is stored but {host_path} is of type {host.type}")
-    elif kind != "p" and (node.major, node.minor) != (host.major, host.minor):
-        part = "major" if node.major != host.major else "minor"
+        warnings.append(f"device {path}: type {kind} is stored but {node.host_path} is of type {host.type}")
+    elif kind != "p" and (major, minor) != (host.major, host.minor):
+        part = "major" if major != host.major else "minor"
         warnings.append(
-            f"device {node.path}: {part} number is stale: {node.major}:{node.minor} is stored but {host_path} has"
+            f"device {path}: {part} number is stale: {major}:{minor} is stored but {node.host_path} has"
             f" {host.major}:{host.minor}"
         )
 
 
-def _edit_mounts(oci: _Copy, mounts: list[Mount], warnings: list[str]) -> None:
+def _edit_mounts(oci: _Copy, mounts: list[PreparedMount], warnings: list[str]) -> None:
     target = oci.list_at(("mounts",))
     mapped = _maps_ids(oci.root.get("linux"))
     destinations = {entry.get("destination") for entry in target}
-    for mount in mounts:
-        path = mount.container_path
+    depths: list[tuple[int, int, dict[str, Any]]] = []  # of the new entries, with their place among them
+    for number, mount in enumerate(mounts):
+        path = mount.path
         if path in destinations:
-            del target[next(index for index, entry in enumerate(target) if entry.get("destination") == path)]
+            _remove_first(target, depths, path)
         destinations.add(path)
-        target.append(_oci_mount(mount, mapped))
-    target.sort(key=lambda entry: depth(entry.get("destination", "")))
-    for mount in mounts:
-        if clean(mount.container_path) == "/":
-            warnings.append(f"mount of {mount.host_path} at / hides the mounts made before it, e.g. /proc")
+        depths.append((mount.depth, number, _oci_mount(mount, mapped)))
+        if mount.covers_root:
+            warnings.append(f"mount of {mount.entry['source']} at / hides the mounts made before it, e.g. /proc")
+    first = len(target)
+    ordered = [(depth(entry.get("destination", "")), number - first, entry) for number, entry in enumerate(target)]
+    ordered += depths
+    ordered.sort(key=_depth_and_number)
+    target[:] = [entry for _, _, entry in ordered]
+
+
+def _remove_first(target: list[dict[str, Any]], ours: list[tuple[int, int, dict[str, Any]]], path: str) -> None:
+    """The first entry of the path goes, one of the configuration before one of ours; rare, so it is searched for."""
+    for index, entry in enumerate(target):
+        if entry.get("destination") == path:
+            del target[index]
+            return
+    for index, (_, _, entry) in enumerate(ours):
+        if entry["destination"] == path:
+            del ours[index]
+            return
+
+
+_depth_and_number = itemgetter(0, 1)
 
 
 def _maps_ids(linux: dict[str, Any] | None) -> bool:
@@ -264,43 +296,12 @@ def _maps_ids(linux: dict[str, Any] | None) -> bool:
     return any(namespace.get("type") == "user" for namespace in linux.get("namespaces") or ())
 
 
-def _oci_mount(mount: Mount, mapped: bool) -> dict[str, Any]:
-    entry: dict[str, Any] = {"destination": mount.container_path}
-    if mount.type:
-        entry["type"] = mount.type
-    entry["source"] = mount.host_path
-    options = list(mount.options)
-    if mapped and "idmap" not in options and "ridmap" not in options:
-        option = "idmap" if mount.type == "bind" else ""
-        for word in options:
-            option = {"bind": "idmap", "rbind": "ridmap"}.get(word, option)
-        if option:
-            options.append(option)
+def _oci_mount(mount: PreparedMount, mapped: bool) -> dict[str, Any]:
+    entry = mount.entry.copy()
+    options = mount.mapped_options if mapped else mount.options
     if options:
-        entry["options"] = options
+        entry["options"] = options.copy()
     return entry
-
-
-def _oci_hook(hook: Hook) -> dict[str, Any]:
-    entry: dict[str, Any] = {"path": hook.path}
-    if hook.args:
-        entry["args"] = list(hook.args)
-    if hook.env:
-        entry["env"] = list(hook.env)
-    if hook.timeout is not None:
-        entry["timeout"] = hook.timeout
-    return entry
-
-
-def _oci_rdt(rdt: IntelRdt) -> dict[str, Any]:
-    fields = {
-        "closID": rdt.clos_id,
-        "l3CacheSchema": rdt.l3_cache_schema,
-        "memBwSchema": rdt.mem_bw_schema,
-        "schemata": list(rdt.schemata or ()),
-        "enableMonitoring": rdt.enable_monitoring,
-    }
-    return {key: value for key, value in fields.items() if value}
 
 
 def _edit_groups(oci: _Copy, gids: Iterable[int]) -> None:
