@@ -14,16 +14,22 @@ from drakkar.cli.snapshots import taken
 @click.command("explain")
 @click.argument("target")
 @click.option(
-    "--bundle", "--on", "bundle", type=click.Path(path_type=Path), help="A captured bundle instead of a cluster."
+    "--on",
+    "--bundle",
+    "bundle",
+    type=click.Path(path_type=Path),
+    help="A recorded cluster: a bundle, or a file of objects (kubectl get -o json).",
 )
+@click.option("--node", default="", metavar="NAME", help="Why this node does not take it, stage by stage.")
 @connection
 @output
 def command(
-    target: str, bundle: Path | None, kubeconfig: Path | None, context: str, namespace: str, output: str
+    target: str, bundle: Path | None, node: str, kubeconfig: Path | None, context: str, namespace: str, output: str
 ) -> None:
     """Say how TARGET got its devices, or why it did not.
 
-    TARGET is pod/NAME, claim/NAME, deployment/NAME or job/NAME. Exits with 1 when something is wrong.
+    TARGET is KIND/NAME or KIND/NAMESPACE/NAME, KIND one of pod, claim, deployment, statefulset,
+    daemonset, job, node. Exits with 1 when something is wrong.
     """
     from drakkar.diagnosis.explain import explain
     from drakkar.diagnosis.render import text
@@ -35,7 +41,7 @@ def command(
     else:
         snapshot, here = asyncio.run(taken(kubeconfig, context, namespace))
         namespace = namespace or here
-    verdict = explain(snapshot, target, namespace=namespace or "default")
+    verdict = explain(snapshot, target, namespace=namespace or "default", node=node)
     if output == "text":
         click.echo(text(verdict))
     else:

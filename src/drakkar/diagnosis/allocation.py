@@ -7,14 +7,15 @@ constraints) the allocator itself decides on the recorded objects, once with and
 from __future__ import annotations
 
 import copy
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from drakkar.allocation import AllocationError, Refusal, allocate
-from drakkar.allocation.changes import smallest_changes
+from drakkar.allocation import AllocationError, allocate
 from drakkar.diagnosis.funnel import Funnel, Request, device_values, funnel_of, lookup, references, requests_of, shown
+from drakkar.diagnosis.refused import answers_for, as_claim, finding_of, label_of
 from drakkar.diagnosis.situation import ClaimUse, Published, Situation, affected, owner_chain
 from drakkar.diagnosis.verdict import Evidence, Finding
 from drakkar.errors import DrakkarError
@@ -30,19 +31,33 @@ _SHOWN: Final = 4
 
 def unallocated(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Iterator[Finding]:
     """What keeps the first claim without allocation from getting its devices."""
+    answers = answers_for(situation, pod, uses)
+    if answers.fits:
+        return
     refusals = situation.refusals(pod)
     for use in uses:
         if use.allocation is not None or not use.devices:
             continue
-        for request in requests_of(use.devices):
-            if situation.snapshot.get("DeviceClass", request.class_name) is None:
-                continue
-            funnel = funnel_of(situation, request)
-            found = next(_of_funnel(situation, pod, use, funnel, refusals), None)
-            if found is not None:
-                yield found
+        for _, alternatives in itertools.groupby(
+            requests_of(use.devices), lambda request: request.name.partition("/")[0]
+        ):
+            found = [_of_request(situation, pod, use, request, refusals) for request in alternatives]
+            if found and all(found):  # one alternative that could be had is enough
+                yield found[0]  # type: ignore[misc]
                 return
     yield from _together(situation, pod, uses, refusals)
+    finding = finding_of(situation, pod, answers)
+    if finding is not None:
+        yield finding
+
+
+def _of_request(
+    situation: Situation, pod: Object, use: ClaimUse, request: Request, refusals: dict[str, str]
+) -> Finding | None:
+    """What keeps one request, or one alternative of it, from its devices."""
+    if situation.snapshot.get("DeviceClass", request.class_name) is None:
+        return None
+    return next(_of_funnel(situation, pod, use, funnel_of(situation, request), refusals), None)
 
 
 def with_changes(situation: Situation, pod: Object, finding: Finding) -> Finding:
@@ -52,48 +67,34 @@ def with_changes(situation: Situation, pod: Object, finding: Finding) -> Finding
     """
     if finding.cause not in _CHANGEABLE:
         return finding
-    waiting = [use for use in situation.claims_of(pod) if use.devices and use.allocation is None]
-    funnels = [funnel_of(situation, request) for use in waiting for request in requests_of(use.devices)]
-    blocked = next((funnel for funnel in funnels if len(funnel.free) < funnel.request.count), None)
-    claims = [_as_claim(pod, use) for use in waiting]
-    evidence, changes = list(finding.evidence), []
-    for name in _promising(blocked, situation.refusals(pod)) if blocked is not None else ():
-        node = situation.snapshot.get("Node", name)
-        try:
-            refusal = allocate(situation.allocator, claims, node or {})
-        except DrakkarError:
-            continue
-        if isinstance(refusal, Refusal):
-            evidence.append(Evidence(f"node {name}: {refusal.message}", f"Node/{name}"))
-            texts = [change.text for change in smallest_changes(refusal) if change.kind != "toleration"]
-            changes += [text if name in text else f"{text} (node {name})" for text in texts]
+    answers = answers_for(situation, pod, situation.claims_of(pod))
+    known = {item.text for item in finding.evidence}
+    evidence = (*finding.evidence, *(item for item in answers.evidence() if item.text not in known))
+    changes = [] if "it would fit with" in finding.next_step else answers.changes()
     if not changes:
-        return replace(finding, evidence=tuple(evidence))
-    more = "; or ".join(dict.fromkeys(changes[:_SHOWN]))
-    return replace(finding, evidence=tuple(evidence), next_step=f"{finding.next_step}; it would fit with: {more}")
+        return replace(finding, evidence=evidence)
+    more = "; or ".join(changes[:_SHOWN])
+    return replace(finding, evidence=evidence, next_step=f"{finding.next_step}; it would fit with: {more}")
 
 
-_CHANGEABLE: Final = frozenset({"selector-matches-nothing", "devices-in-use", "devices-tainted", "capacity-exhausted"})
-_TRIED_NODES: Final = 2
-
-
-def _promising(funnel: Funnel, refusals: dict[str, str]) -> list[str]:
-    """Nodes that would take the pod and have devices that came farthest in the funnel."""
-    stages: list[list[Published]] = [
-        funnel.free,
-        [published for published, _ in funnel.held],
-        [published for published, _ in funnel.tainted],
-        [published for published, _, _ in funnel.unmatched],
-    ]
-    names = dict.fromkeys(published.node for stage in stages for published in stage)
-    return [name for name in names if name and refusals.get(name) == ""][:_TRIED_NODES]
+_CHANGEABLE: Final = frozenset(
+    {
+        "selector-matches-nothing",
+        "devices-in-use",
+        "devices-tainted",
+        "capacity-exhausted",
+        "counters-exhausted",
+        "constraint-unsatisfiable",
+        "node-mismatch",
+    }
+)
 
 
 def _of_funnel(
     situation: Situation, pod: Object, use: ClaimUse, funnel: Funnel, refusals: dict[str, str]
 ) -> Iterator[Finding]:
     request = funnel.request
-    label = _label(use)
+    label = label_of(use)
     if funnel.invalid:
         text, error = next(iter(funnel.invalid.items()))
         subject = use.template if use.template is not None and use.claim is None else pod
@@ -153,7 +154,7 @@ def _none_of_class(situation: Situation, pod: Object, use: ClaimUse, funnel: Fun
     drivers = Counter(published.key.driver for published in situation.devices)
     return _finding(
         situation, pod, "selector-matches-nothing",
-        f"no published device is of class {name}, which claim {_label(use)} asks for",
+        f"no published device is of class {name}, which claim {label_of(use)} asks for",
         [
             *(Evidence(text, f"DeviceClass/{name} spec.selectors") for text in texts),
             Evidence(f"published devices: {_spread(drivers) if drivers else 'none'}"),
@@ -189,7 +190,7 @@ def _matches_nothing(situation: Situation, pod: Object, use: ClaimUse, funnel: F
     evidence += [Evidence("; ".join(funnel.lines()))]
     return _finding(
         situation, pod, "selector-matches-nothing",
-        f"no device satisfies `{clause}` of claim {_label(use)}: {count} device{'s' if count > 1 else ''} of class"
+        f"no device satisfies `{clause}` of claim {label_of(use)}: {count} device{'s' if count > 1 else ''} of class"
         f" {funnel.request.class_name} fail it" + (f" ({short})" if short else ""),
         evidence + _scheduling(situation, pod),
         "relax the selector, or add nodes with such devices",
@@ -199,7 +200,7 @@ def _matches_nothing(situation: Situation, pod: Object, use: ClaimUse, funnel: F
 def _selected_but_not_available(
     situation: Situation, pod: Object, use: ClaimUse, funnel: Funnel, refusals: dict[str, str]
 ) -> Iterator[Finding]:
-    request, label = funnel.request, _label(use)
+    request, label = funnel.request, label_of(use)
     wanted = 1 if request.all_devices else request.count
     if not funnel.selected:
         return
@@ -210,6 +211,12 @@ def _selected_but_not_available(
         yield _tainted(situation, pod, label, funnel, lines)
     elif not funnel.free and funnel.held:
         yield _held(situation, pod, label, funnel, lines)
+    elif (
+        len(usable) < wanted
+        and (here := _where_it_may_run(funnel, refusals)).selected + len(usable) >= wanted > 0
+        and (here.selected)
+    ):
+        yield (_held if here.held else _tainted)(situation, pod, label, replace(here, free=usable), lines)
     elif len(usable) < wanted and on_refused and len(on_refused) + len(usable) >= wanted:
         yield _elsewhere(situation, pod, label, funnel, on_refused, refusals)
     elif request.capacity and (short := _shares(situation, funnel, usable)):
@@ -232,6 +239,16 @@ def _selected_but_not_available(
         yield (_held if funnel.held else _tainted)(situation, pod, label, funnel, lines)
 
 
+def _where_it_may_run(funnel: Funnel, refusals: dict[str, str]) -> Funnel:
+    """Devices that are held or tainted on nodes that would take the pod: free ones elsewhere are no help to it."""
+    return replace(
+        funnel,
+        held=[(published, claims) for published, claims in funnel.held if refusals.get(published.node) == ""],
+        tainted=[(published, taint) for published, taint in funnel.tainted if refusals.get(published.node) == ""],
+        free=[],
+    )
+
+
 def _tainted(situation: Situation, pod: Object, label: str, funnel: Funnel, lines: Evidence) -> Finding:
     keys = Counter(f"{taint.get('key')}:{taint.get('effect')}" for _, taint in funnel.tainted)
     nodes = sorted({published.node or published.key.pool for published, _ in funnel.tainted})
@@ -242,9 +259,10 @@ def _tainted(situation: Situation, pod: Object, label: str, funnel: Funnel, line
         )
         for published, taint in funnel.tainted[:_SHOWN]
     ]
+    which = f"{len(funnel.tainted)} of the" if funnel.free else f"all {len(funnel.tainted)}"
     return _finding(
         situation, pod, "devices-tainted",
-        f"all {len(funnel.tainted)} devices that match claim {label} carry a taint it does not tolerate:"
+        f"{which} devices that match claim {label} carry a taint it does not tolerate:"
         f" {', '.join(keys)} on {', '.join(nodes)}",
         [*evidence, Evidence(f"tainted devices are on {', '.join(nodes)}"), lines, *_scheduling(situation, pod)],
         "look at what the taint means (kernel log, XID), repair or replace the device; tolerate it only knowingly",
@@ -344,6 +362,18 @@ def _elsewhere(
     situation: Situation, pod: Object, label: str, funnel: Funnel, devices: list[Published], refusals: dict[str, str]
 ) -> Finding:
     nodes = sorted({published.node for published in devices})
+    full = [node for node in nodes if _is_full(refusals[node])]
+    if full:
+        return _finding(
+            situation, pod, "unschedulable-other",
+            f"devices for claim {label} are free on {', '.join(full)}, which has no room for the rest of the pod:"
+            f" {refusals[full[0]]}",
+            [
+                *(Evidence(f"node {node}: {refusals[node]}", f"Node/{node}") for node in full[:_SHOWN]),
+                *_scheduling(situation, pod),
+            ],
+            "ask for less CPU, memory or other room, or make some on a node with devices",
+        )  # fmt: skip
     spec = pod.get("spec") or {}
     wanted = ", ".join(f"{key}={value}" for key, value in (spec.get("nodeSelector") or {}).items())
     evidence = []
@@ -353,6 +383,10 @@ def _elsewhere(
         evidence.append(
             Evidence(f"node {node}: {refusals[node]}" + (f" ({shown_labels})" if shown_labels else ""), f"Node/{node}")
         )
+        if "taint" in refusals[node]:
+            taints = ((situation.snapshot.get("Node", node) or {}).get("spec") or {}).get("taints") or ()
+            shown_taints = ", ".join(f"{t.get('key')}={t.get('value', '')}:{t.get('effect')}" for t in taints)
+            evidence.append(Evidence(f"node {node} has taint {shown_taints}", f"Node/{node} spec.taints"))
     if wanted:
         evidence.insert(0, Evidence(f"nodeSelector: {wanted}", f"{reference(pod)} spec.nodeSelector"))
     others = [node for node, reason in refusals.items() if not reason]
@@ -367,6 +401,14 @@ def _elsewhere(
         ],
         "let node selector and device selector meet: change the selector, label or untaint the node",
     )  # fmt: skip
+
+
+def _is_full(refusal: str) -> bool:
+    """Whether a node refuses a pod only for want of room, which is no matter of its claims or selectors."""
+    return bool(refusal) and all(reason.startswith(_ROOM) for reason in refusal.split(", "))
+
+
+_ROOM: Final = ("Insufficient ", "Too many pods")
 
 
 def _shares(situation: Situation, funnel: Funnel, devices: list[Published]) -> list[str]:
@@ -404,7 +446,7 @@ def _consumed(claim: Object, published: Published, name: str) -> Quantity | None
 
 def _together(situation: Situation, pod: Object, uses: list[ClaimUse], refusals: dict[str, str]) -> Iterator[Finding]:
     """Each request alone could be met; ask the allocator for all claims together, with and without constraints."""
-    claims = [_as_claim(pod, use) for use in uses if use.devices]
+    claims = [as_claim(pod, use) for use in uses if use.devices]
     open_claims = [claim for claim in claims if not (claim.get("status") or {}).get("allocation")]
     if not open_claims:
         return
@@ -474,13 +516,6 @@ def _spread(counted: Counter[str]) -> str:
     return ", ".join(f"{value} on {number}" for value, number in counted.items()) or "absent everywhere"
 
 
-def _as_claim(pod: Object, use: ClaimUse) -> Object:
-    if use.claim is not None:
-        return use.claim
-    metadata = {"name": _label(use), "namespace": namespace_of(pod), "uid": "none"}
-    return {"metadata": metadata, "spec": {"devices": use.devices}, "status": {}}
-
-
 def _without_constraints(claim: Object) -> Object:
     bare = copy.deepcopy(claim)
     bare["spec"].get("devices", {}).pop("constraints", None)
@@ -511,10 +546,6 @@ def _actual(published: Published, name: str) -> str:
 
 def _amounts(request: Request) -> str:
     return ", ".join(f"{name} {amount}" for name, amount in request.capacity.items())
-
-
-def _label(use: ClaimUse) -> str:
-    return use.claim_name or use.template_name or f"for {use.entry.get('name', '')}"
 
 
 def _where(use: ClaimUse, request: Request) -> str:

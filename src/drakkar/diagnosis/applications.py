@@ -18,6 +18,7 @@ __all__ = ["mismatch"]
 
 Object = dict[str, Any]
 
+_SHOWN: Final = 4
 _MISMATCHES: Final = (
     (
         re.compile(r"CUDA driver version is insufficient|cudaErrorInsufficientDriver", re.I),
@@ -66,8 +67,9 @@ def _facts(situation: Situation, pod: Object, uses: list[ClaimUse]) -> list[Evid
         for use in uses
         for result in ((use.allocation or {}).get("devices") or {}).get("results") or ()
     }
+    node = (pod.get("spec") or {}).get("nodeName")
     for published in situation.devices:
-        if published.key in held:
+        if published.key in held or (not held and published.node == node and len(facts) <= _SHOWN):
             attributes = published.device.get("attributes") or {}
             shown = [
                 f"{name} {next(iter(attributes[name].values()))}"

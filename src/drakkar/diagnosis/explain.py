@@ -23,6 +23,7 @@ from drakkar.diagnosis import (
     upgrades,
     workloads,
 )
+from drakkar.diagnosis.on_node import on_node
 from drakkar.diagnosis.situation import Situation
 from drakkar.diagnosis.targets import TargetError, pods_of_target, resolve_target
 from drakkar.diagnosis.verdict import HEALTHY, UNDECIDED, Evidence, Finding, Verdict, cause_of
@@ -73,25 +74,39 @@ _DRIVER_GONE: Final = frozenset({"plugin-not-registered", "plugin-died-after-all
 _SHOWN_RECORDS: Final = 16
 
 
-def explain(snapshot: Snapshot, target: str, *, namespace: str = "default") -> Verdict:
+def explain(snapshot: Snapshot, target: str, *, namespace: str = "default", node: str = "") -> Verdict:
     """Why a target does or does not have its devices.
 
     Args:
         target: ``pod/[namespace/]name``, and likewise claim, deployment, statefulset, daemonset, job, node or
             computedomain.
         namespace: for a target without one.
+        node: only ask why this node does not take the target's pod, the first that waits if there are several.
 
     Raises:
         TargetError: the text is no target, or no such object is in the snapshot.
     """
     obj = resolve_target(snapshot, target, namespace)
     situation = Situation(snapshot)
+    if node:
+        finding = within_what_was_read(snapshot, on_node(situation, _pod_to_ask_about(snapshot, obj), node))
+        return Verdict(reference(obj), finding, tuple(_records(situation, obj))[:_SHOWN_RECORDS], snapshot.unread)
     finding = _own_finding(situation, obj)
     if finding.cause in _OPEN:
         wider = sorted((found for found in _wider(situation) if _is_about(found, obj)), key=rank)
         finding = wider[0] if wider else finding
     finding = within_what_was_read(snapshot, _with_changes(situation, finding))
     return Verdict(reference(obj), finding, tuple(_records(situation, obj))[:_SHOWN_RECORDS], snapshot.unread)
+
+
+def _pod_to_ask_about(snapshot: Snapshot, obj: Object) -> Object:
+    pods = pods_of_target(snapshot, obj)
+    if not pods or obj.get("kind") == "Node":
+        raise TargetError(
+            f"{reference(obj)} has no pods to ask a node about", reason="NoPods", subject=reference(obj),
+            expected="a pod, or a claim or workload that has some",
+        )  # fmt: skip
+    return next((pod for pod in pods if not (pod.get("spec") or {}).get("nodeName")), pods[0])
 
 
 def examine(snapshot: Snapshot) -> Verdict:

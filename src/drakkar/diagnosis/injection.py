@@ -23,7 +23,7 @@ __all__ = ["not_injected"]
 Object = dict[str, Any]
 
 DRIVER_DIRECTORY: Final = "/var/run/cdi"
-_UNRESOLVED: Final = re.compile(r"unresolvable CDI devices ([^\"]+)")
+_UNRESOLVED: Final = re.compile(r"unresolvable CDI devices ((?:[^\s,\"]+=[^\s,\"]+(?:, )?)+)")
 _MISSING_FILE: Final = re.compile(r"(?:open|stat|mount)\S*\s+(/\S+?\.so[.\d]*)[:\"]? ?.*no such file or directory")
 _NO_LIBRARY: Final = re.compile(
     r"libcuda\.so\.1|libnvidia-ml\.so|no CUDA-capable device|NVIDIA driver.*not (?:found|loaded)", re.I
@@ -38,7 +38,9 @@ def not_injected(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Ite
     for event in reversed(failures):
         text = message_of(event)
         if match := _UNRESOLVED.search(text):
-            yield _unresolved(situation, pod, uses, event, match[1].split(", "), capture)
+            yield _unresolved(
+                situation, pod, uses, event, [name.rstrip(":") for name in match[1].split(", ") if name], capture
+            )
             return
         if (match := _MISSING_FILE.search(text)) and (found := _stale(situation, pod, uses, event, match[1], capture)):
             yield found
@@ -96,13 +98,13 @@ def _unresolved(
             "likely",
             affects=affected(situation.snapshot, pod),
         )
-    if capture.cdi_files and not files:
+    if (capture.cdi_files or capture.has("cdi.txt")) and not files:
         held = capture.prepared_claims
         return Finding(
             "prepared-state-stale",
             reference(pod),
             f"no CDI file on {node} defines {', '.join(names)}, although the claim counts as prepared",
-            (*evidence, Evidence(f"CDI files on {node}: {', '.join(capture.cdi_files)}"))
+            (*evidence, Evidence(f"CDI files on {node}: {', '.join(capture.cdi_files) or 'none'}"))
             + ((Evidence(f"the kubelet holds {len(held)} claims", f"{node} dra_manager_state"),) if held else ()),
             f"delete pod {name_of(pod)}; if it repeats, restart the driver's plugin on {node}",
             "likely",

@@ -13,6 +13,7 @@ from typing import Any, Final
 from drakkar.diagnosis.funnel import requests_of
 from drakkar.diagnosis.situation import GPU_DRIVER, ClaimUse, Situation, affected, ready
 from drakkar.diagnosis.verdict import Evidence, Finding
+from drakkar.evidence.captures import NodeCapture
 from drakkar.evidence.snapshot import name_of, namespace_of, reference
 
 __all__ = ["for_pod", "nodes", "retained_claim"]
@@ -208,7 +209,8 @@ def _stale(situation: Situation, node: Object, slices: list[Object]) -> Iterator
     name = name_of(node)
     capture = situation.snapshot.nodes.get(name)
     gpus = capture.gpus if capture is not None else None
-    if gpus is None:
+    if capture is None or gpus is None:
+        yield from _silent(capture, node, slices)
         return
     published: list[str] = []
     profiles: list[str] = []
@@ -235,6 +237,20 @@ def _stale(situation: Situation, node: Object, slices: list[Object]) -> Iterator
             f"restart the driver's plugin on {name} so that it publishes the present layout",
         )  # fmt: skip
         return
+    cut = {gpu.uuid: [mig.profile for mig in gpu.mig_devices] for gpu in gpus if gpu.mig_devices}
+    now_cut = [uuid for uuid in published if uuid in cut]
+    if now_cut:
+        yield Finding(
+            "slice-stale",
+            reference(node),
+            f"{name} advertises {', '.join(now_cut)} as a whole GPU, but it is cut into {_count(cut[now_cut[0]])}",
+            (Evidence(f"slices advertise {', '.join(now_cut)} as a GPU", ", ".join(map(reference, slices))),
+             *(Evidence(f"nvidia-smi -L on {name} lists {uuid} with {_count(cut[uuid])}", f"{name} nvidia-smi-L.txt")
+               for uuid in now_cut),
+             *_label(node, "nvidia.com/mig.config"), *_label(node, "nvidia.com/mig.config.state")),
+            f"restart the driver's plugin on {name} so that it publishes the present layout",
+        )  # fmt: skip
+        return
     missing = [uuid for uuid in published if uuid and uuid not in whole]
     lines = capture.journal_lines("Xid") if capture is not None else []
     if missing and len(published) > len(whole):
@@ -246,6 +262,27 @@ def _stale(situation: Situation, node: Object, slices: list[Object]) -> Iterator
              *(Evidence(line.strip(), f"{name} journal.txt") for line in lines[-2:])),
             f"dmesg on {name} for XID 79; cordon the node, reset or replace the GPU",
         )  # fmt: skip
+
+
+def _silent(capture: NodeCapture | None, node: Object, slices: list[Object]) -> Iterator[Finding]:
+    """GPUs are advertised, and the kernel driver does not answer for any of them."""
+    text = capture.text("nvidia-smi-L.txt") if capture is not None else ""
+    words = next((line.strip() for line in text.splitlines() if _NO_DRIVER.search(line)), "")
+    count = sum(len(piece["spec"].get("devices") or ()) for piece in slices)
+    if words:
+        yield Finding(
+            "device-missing",
+            reference(node),
+            f"{name_of(node)} advertises {count} devices, and nvidia-smi reaches none of them: {words}",
+            (
+                Evidence(words, f"{name_of(node)} nvidia-smi-L.txt"),
+                Evidence(f"{count} devices are advertised", ", ".join(map(reference, slices))),
+            ),
+            f"is the kernel module loaded on {name_of(node)}? lsmod | grep nvidia; dmesg | grep NVRM",
+        )
+
+
+_NO_DRIVER: Final = re.compile(r"couldn't communicate with the NVIDIA driver|Failed to initialize NVML")
 
 
 def _incomplete_pools(situation: Situation) -> Iterator[Finding]:

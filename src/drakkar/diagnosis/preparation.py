@@ -36,9 +36,10 @@ def unprepared(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Itera
     if not failures or _started(pod):
         return
     texts = {message_of(event): event for event in failures}  # the newest event of each wording
+    newest = max(texts, key=lambda text: event_time(texts[text]))
     for pattern, detect in _ANSWERS:
         for text in reversed(list(texts)):
-            match = pattern.search(text)
+            match = pattern.search(text) if detect is not _not_registered or text == newest else None
             if match is None:
                 continue
             found = detect(situation, pod, uses, texts[text], match)
@@ -207,7 +208,9 @@ _ANSWERS: Final[tuple[tuple[re.Pattern[str], Detector], ...]] = (
     ),
     (
         re.compile(
-            r"strict decoding error|unknown field|error decoding config|invalid (?:opaque )?config|no kind \"", re.I
+            r"strict decoding error|unknown field|error decoding config|invalid (?:opaque )?config|no kind \""
+            r"|opaque\.parameters",
+            re.I,
         ),
         _simple(
             "config-rejected",

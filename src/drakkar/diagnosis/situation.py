@@ -16,7 +16,9 @@ from drakkar.diagnosis.selectors import Selectors
 from drakkar.errors import DrakkarError
 from drakkar.evidence.records import pods_of_claim
 from drakkar.evidence.snapshot import Snapshot, name_of, namespace_of, reference, uid_of
-from drakkar.scheduling.filters import reject
+from drakkar.scheduling.extended_resources import ClassNames
+from drakkar.scheduling.filters import Rejection, reject
+from drakkar.scheduling.node_affinity import NodeSelector
 from drakkar.scheduling.nodes import NodeState
 from drakkar.scheduling.pods import PodFacts
 
@@ -106,7 +108,7 @@ class Situation:
             for name, count in ((container.get("resources") or {}).get("limits") or {}).items():
                 class_name = self._classes_by_resource.get(name)
                 if class_name is not None and name not in self._offered_resources and str(count).isdigit():
-                    exactly = {"deviceClassName": class_name, "count": int(count)}
+                    exactly = {"deviceClassName": class_name, "allocationMode": "ExactCount", "count": int(count)}
                     found.append({"name": name, "exactly": exactly})
         return found
 
@@ -241,12 +243,27 @@ class Situation:
 
     def refusals(self, pod: Object) -> dict[str, str]:
         """By node: why the node itself (labels, taints, room) would refuse the pod, "" where it would not."""
+        return {
+            name: ", ".join(rejection.reasons) if rejection else "" for name, rejection in self.rejections(pod).items()
+        }
+
+    def rejections(self, pod: Object) -> dict[str, Rejection | None]:
+        """By node: the refusal of the node itself, None where it would take the pod."""
         facts = PodFacts({**pod, "spec": {**(pod.get("spec") or {}), "nodeName": ""}})
-        reasons = {}
-        for state in self.node_states.values():
-            rejection = reject(facts, state)
-            reasons[state.name] = ", ".join(rejection.reasons) if rejection else ""
-        return reasons
+        backed = self._class_names.backed(facts.requests)  # what classes provide is no matter of the node's own room
+        return {state.name: reject(facts, state, backed) for state in self.node_states.values()}
+
+    @cached_property
+    def _class_names(self) -> ClassNames:
+        return ClassNames(self.snapshot.all("DeviceClass"))
+
+    def selects(self, selector: Object, node: Object) -> bool:
+        """Whether the node selector of an allocation takes a node; one that cannot be read takes none."""
+        try:
+            labels = (node.get("metadata") or {}).get("labels") or {}
+            return NodeSelector.parse(selector).matches(name_of(node), labels)
+        except DrakkarError:
+            return False
 
     @cached_property
     def node_states(self) -> Mapping[str, NodeState]:

@@ -6,12 +6,12 @@ The driver manager's labels say where an upgrade stands; start times say who was
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from drakkar.diagnosis.situation import Situation, ready
 from drakkar.diagnosis.verdict import Evidence, Finding
-from drakkar.evidence.snapshot import event_time, message_of, name_of, namespace_of, parse_time, reference
+from drakkar.evidence.snapshot import event_time, message_of, name_of, namespace_of, parse_time, reference, uid_of
 
 __all__ = ["findings"]
 
@@ -69,9 +69,10 @@ def _cannot_end(situation: Situation) -> Iterator[Finding]:
             for event in situation.snapshot.events_of(pod)
             if event.get("type", "Warning") == "Warning" and "nprepare" in message_of(event)
         ]
-        if not lines and not events:
+        held = _held_after_its_end(situation, pod)
+        if not lines and not events and not held:
             continue
-        words = message_of(events[-1]) if events else lines[-1].strip()
+        words = message_of(events[-1]) if events else lines[-1].strip() if lines else held
         yield Finding(
             "unprepare-blocked",
             reference(pod),
@@ -83,10 +84,29 @@ def _cannot_end(situation: Situation) -> Iterator[Finding]:
                     for e in events[-1:]
                 ),
                 *(Evidence(line.strip(), f"{node} journal.txt") for line in lines[-1:]),
+                *([Evidence(held, f"{node} dra_manager_state")] if held else ()),
             ),
             f"bring the driver on {node} back; the kubelet repeats unprepare by itself",
             affects=frozenset({f"Node/{node}"}),
         )
+
+
+def _held_after_its_end(situation: Situation, pod: Object) -> str:
+    """What the kubelet still holds for a pod that should have ended by now and whose containers have; "" if nothing."""
+    snapshot = situation.snapshot
+    capture = snapshot.nodes.get((pod.get("spec") or {}).get("nodeName", ""))
+    due = parse_time(pod["metadata"].get("deletionTimestamp"))
+    states = [status.get("state") or {} for status in (pod.get("status") or {}).get("containerStatuses") or ()]
+    ended = bool(states) and all("terminated" in state for state in states)
+    if capture is None or due is None or snapshot.captured_at is None or not ended:
+        return ""
+    if snapshot.captured_at - due < _UNPREPARE_TIME:
+        return ""
+    held = [claim.name for claim in capture.prepared_claims or () if uid_of(pod) in claim.pods]
+    return f"its containers have ended, and the kubelet still holds {', '.join(held)} for it" if held else ""
+
+
+_UNPREPARE_TIME: Final = timedelta(seconds=2)  # it takes a fraction of one where a driver answers
 
 
 def _admitted_too_early(situation: Situation) -> Iterator[Finding]:

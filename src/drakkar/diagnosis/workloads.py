@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, Final
 
 from drakkar.diagnosis import allocation, applications, injection, inventory, preparation, requests
 from drakkar.diagnosis.situation import ClaimUse, Situation, affected, condition, ready
 from drakkar.diagnosis.targets import pods_of_target
 from drakkar.diagnosis.verdict import HEALTHY, UNDECIDED, Evidence, Finding
-from drakkar.evidence.snapshot import message_of, name_of, namespace_of, reference
+from drakkar.evidence.snapshot import message_of, name_of, namespace_of, parse_time, reference
 
 __all__ = ["claim_finding", "controller_finding", "forgotten", "pod_finding"]
 
@@ -52,6 +53,8 @@ def _pod_findings(situation: Situation, pod: Object, passed: list[str]) -> Itera
         yield _without_claims(situation, pod)
         return
     if status.get("phase") in ("Succeeded", "Failed") and status.get("reason") != "UnexpectedAdmissionError":
+        if status.get("phase") == "Failed":
+            yield from applications.mismatch(situation, pod, uses)
         yield _finished(situation, pod, uses)
         return
     for detect, ruled_out in _BEFORE_BINDING:
@@ -213,7 +216,7 @@ def _bound(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Finding:
         for entry in status.get("containerStatuses") or ()
         if (state := (entry.get("state") or {}).get("waiting"))
     ]
-    if not waiting and not situation.snapshot.events_of(pod, "Failed", "BackOff"):
+    if not situation.snapshot.events_of(pod, "Failed", "BackOff") and (not waiting or _just_bound(situation, pod)):
         return Finding(
             HEALTHY, reference(pod), f"pod {name_of(pod)} starts on {node} with {names or 'its devices'}", evidence
         )  # fmt: skip
@@ -229,6 +232,19 @@ def _bound(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Finding:
         affects=affected(situation.snapshot, pod),
         boundary="injection",
     )
+
+
+def _just_bound(situation: Situation, pod: Object) -> bool:
+    """Whether its containers are being made, and that only for a short while."""
+    states = (pod.get("status") or {}).get("containerStatuses") or ()
+    reasons = {((state.get("state") or {}).get("waiting") or {}).get("reason") for state in states} - {None}
+    bound = parse_time((condition(pod, "PodScheduled") or {}).get("lastTransitionTime"))
+    now = situation.snapshot.captured_at
+    return reasons <= _STARTING and bound is not None and now is not None and now - bound < _START_TIME
+
+
+_STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
+_START_TIME: Final = timedelta(minutes=2)
 
 
 def claim_finding(situation: Situation, claim: Object) -> Finding:
