@@ -16,6 +16,7 @@ from drakkar.cluster.apiserver.conversions import from_served
 from drakkar.cluster.apiserver.kinds import behaviour, stored_behaviour
 from drakkar.cluster.apiserver.negotiation import CUSTOM_TYPES, JSON, OBJECT_TYPES, PROTOBUF, YAML
 from drakkar.cluster.apiserver.resources import ApiResource
+from drakkar.cluster.machinery.strictness import DecodeError
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -57,7 +58,10 @@ def object_body(call: Call, row: ApiResource | None = None, known: dict[str, Any
         decoded = kind.shape(private({} if body is None else body), call.field_validation)
     else:
         known = known if row.stored_as is None else None
-        decoded = kind.shape({} if body is None else body, call.field_validation, known=known)
+        try:
+            decoded = kind.shape({} if body is None else body, call.field_validation, known=known)
+        except DecodeError:  # perhaps only for a tuple or another value that JSON knows how to write
+            decoded = kind.shape(private(body), call.field_validation)
     call.warnings += decoded.warnings
     return defaulted(call, decoded.object, row, known)
 

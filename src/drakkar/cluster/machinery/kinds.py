@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from drakkar.api import fields
-from drakkar.cluster.machinery import strictness
+from drakkar.cluster.machinery import recall, strictness
 from drakkar.cluster.machinery.schemas import Struct, struct_of
 from drakkar.cluster.machinery.strictness import Decoded, DecodeError
 
@@ -154,6 +154,11 @@ class Kind:
 
             if known is not None and _same_parts(obj, known):
                 return obj
+            spec = obj.get("spec")
+            if self.kind == "ResourceClaim" and isinstance(spec, dict) and not obj.get("status"):
+                kept = {"kind": self.kind, "apiVersion": self.group_version, "spec": spec}
+                filled = recall.made_once(spec, "defaults", lambda: dra.default(kept, now=now)["spec"])
+                return obj if filled is spec else {**obj, "spec": filled}
             return dra.default(obj, now=now)
         from drakkar.cluster.machinery import defaulting
 
@@ -184,6 +189,10 @@ class Kind:
         if self.group == DRA:
             from drakkar.api import validation as dra
 
+            spec = obj.get("spec")
+            if self.kind == "ResourceClaim" and recall.keeps(spec):
+                faults = recall.once(spec, "faults", lambda: dra.validate_create({**_SOME_CLAIM, "spec": spec}))
+                return dra.validate_create(obj if faults else {**obj, "spec": {}})
             return dra.validate_create(obj)
         from drakkar.cluster.machinery import validation
 
@@ -220,6 +229,9 @@ def _same_parts(obj: Json, known: Json) -> bool:
 
 
 _META: Final = frozenset(("metadata", "kind", "apiVersion"))
+_SOME_CLAIM: Final[Json] = {
+    "kind": "ResourceClaim", "apiVersion": f"{DRA}/v1", "metadata": {"name": "some", "namespace": "some"},
+}  # fmt: skip
 
 
 @cache

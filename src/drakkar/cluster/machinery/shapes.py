@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from drakkar.cluster.machinery import times
+from drakkar.cluster.machinery import recall, times
 from drakkar.cluster.machinery.schemas import Struct, Type
 from drakkar.kube.quantity import Quantity, QuantityError
 
@@ -94,7 +94,10 @@ def _struct(
         elif code == "@":
             if type(item) is not dict:
                 raise _mismatch(item, kind, (path, key), struct)
-            item = _struct(item, kind.struct, (path, key), findings, before if type(before) is dict else None)
+            if path is None and before is None and kind.struct.name in _RECALLED:
+                item = _recalled(item, kind.struct, (path, key), findings)
+            else:
+                item = _struct(item, kind.struct, (path, key), findings, before if type(before) is dict else None)
         else:
             item = _CONVERTERS[code](item, kind, (path, key), struct, findings)
         drop = field.drop
@@ -109,6 +112,19 @@ def _struct(
         if name not in result:
             result[name] = absent
     return result
+
+
+# What of new objects is the same in thousands of them.
+_RECALLED: Final = frozenset(("core.v1.PodSpec", "resource.v1.ResourceClaimSpec"))
+
+
+def _recalled(item: dict[str, Any], struct: Struct, path: Path, findings: Findings) -> dict[str, Any]:
+    def make() -> tuple[dict[str, Any], bool]:
+        told = len(findings.messages)
+        made = _struct(item, struct, path, findings)
+        return made, len(findings.messages) == told  # what is said about it is said each time
+
+    return recall.part(struct.name, item, make)
 
 
 # Lists that validation tells apart when empty and when absent; none of them is stored empty.

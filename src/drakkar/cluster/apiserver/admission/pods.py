@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from drakkar.cluster.apiserver import statuses
 from drakkar.cluster.apiserver.calls import Call
+from drakkar.cluster.machinery import recall
 
 Value = dict[str, Any]
 
@@ -32,7 +33,12 @@ def service_account(call: Call, operation: str, obj: Value, old: Value | None) -
     if stored is None:
         why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
         raise statuses.forbidden("", "pods", pod, why)
-    account = stored.value
+    # Pods that come from one template share one spec, the name of the token's volume included.
+    stage = "service account", stored.value["metadata"]["uid"], stored.version
+    return {**obj, "spec": recall.made_once(spec, stage, lambda: _with_account(spec, name, stored.value))}
+
+
+def _with_account(spec: Value, name: str, account: Value) -> Value:
     spec = {**spec, "serviceAccountName": name, "serviceAccount": name}
     if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
         spec["imagePullSecrets"] = account["imagePullSecrets"]
@@ -41,7 +47,7 @@ def service_account(call: Call, operation: str, obj: Value, old: Value | None) -
         automount = account.get("automountServiceAccountToken")
     if automount is not False:
         _mount_token(spec)
-    return {**obj, "spec": spec}
+    return spec
 
 
 def _mount_token(spec: Value) -> None:
@@ -80,15 +86,20 @@ def default_tolerations(call: Call, operation: str, obj: Value, old: Value | Non
     """Pods stay five minutes on a node that is not ready or unreachable."""
     del call, operation, old
     spec = obj.get("spec") or {}
+    tolerating = recall.made_once(spec, "tolerations", lambda: _with_tolerations(spec))
+    return obj if tolerating is spec else {**obj, "spec": tolerating}
+
+
+def _with_tolerations(spec: Value) -> Value:
     tolerations = list(spec.get("tolerations") or ())
     missing = [key for key in _UNREACHABLE if not any(_tolerates(one, key) for one in tolerations)]
     if not missing:
-        return obj
+        return spec
     tolerations += [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS}
         for key in missing
     ]
-    return {**obj, "spec": {**spec, "tolerations": tolerations}}
+    return {**spec, "tolerations": tolerations}
 
 
 def _tolerates(toleration: Value, key: str) -> bool:
@@ -129,7 +140,9 @@ def priority(call: Call, operation: str, obj: Value, old: Value | None) -> Value
         )
         raise statuses.forbidden("", "pods", pod, why)
     named = {"priorityClassName": chosen["metadata"]["name"]} if chosen and not name else {}
-    return {**obj, "spec": {**spec, **named, "priority": number, "preemptionPolicy": policy}}
+    resolved = {**named, "priority": number, "preemptionPolicy": policy}
+    stage = "priority", *resolved.values()
+    return {**obj, "spec": recall.made_once(spec, stage, lambda: {**spec, **resolved})}
 
 
 def only_one_default(call: Call, operation: str, obj: Value, old: Value | None) -> Value:

@@ -132,7 +132,7 @@ def _note_update(managers: Managers, live: Json | None, new: Json, kind: Typed, 
     """Give `me` what changed from `live` to `new`, and take it from the others (changes `managers`)."""
     tree = trees.node_of(kind.schema)
     before = _empty(kind) if live is None else _without_entries(live)
-    comparison = trees.compare(tree, before, _without_entries(new))
+    comparison = trees.compare(tree, before, _without_entries(new), new=live is None)
     reset = _reset(kind, me.subresource)
     changed, removed = difference(comparison.changed(), reset), difference(comparison.removed, reset)
     for other in list(managers.fields):

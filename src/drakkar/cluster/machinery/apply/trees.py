@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from drakkar.cluster.machinery import recall
 from drakkar.cluster.machinery.apply.fieldsets import FieldSet, Path, attach, insert, is_member
 from drakkar.cluster.machinery.schemas import ATOMIC, MAP, SET, Field, Struct, Type
 
@@ -234,11 +235,41 @@ class _Absent:
 _ABSENT: Final = _Absent()
 
 
-def compare(node: Node, before: Any, after: Any) -> Comparison:
-    """Added, modified and removed fields from `before` to `after`."""
+def compare(node: Node, before: Any, after: Any, *, new: bool = False) -> Comparison:
+    """Added, modified and removed fields from `before` to `after`. `new`: `before` is the type's zero value."""
     found = Comparison()
+    if new:
+        parts = {name: value for name, value in after.items() if name in before and recall.keeps(value)}
+        for name, value in parts.items():
+            _add(found, f"f:{name}", _compared_with_zero(node.field(name) or _DEDUCED, before[name], value))
+        before = {name: value for name, value in before.items() if name not in parts}
+        after = {name: value for name, value in after.items() if name not in parts}
     _compare(node, before, after, (), found)
     return found
+
+
+def _compared_with_zero(node: Node, zero: Any, value: dict[str, Any]) -> Comparison:
+    """The comparison of a part that is the same in many objects; zero values last as long as their types."""
+
+    def work() -> Comparison:
+        below = Comparison()
+        _compare(node, zero, value, (_PART,), below)
+        return below
+
+    return recall.once(value, ("compared", id(node), id(zero)), work)
+
+
+_PART: Final = "part"
+
+
+def _add(found: Comparison, element: str, below: Comparison) -> None:
+    for target, fields in (
+        (found.added, below.added),
+        (found.modified, below.modified),
+        (found.removed, below.removed),
+    ):
+        if _PART in fields:
+            target[element] = fields[_PART]
 
 
 def _compare(node: Node, before: Any, after: Any, path: Path, found: Comparison) -> None:

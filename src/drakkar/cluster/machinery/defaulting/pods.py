@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from drakkar.cluster.machinery import recall
 from drakkar.cluster.machinery.defaulting.filling import each, filled, part
 
 __all__ = ["pod", "pod_spec", "template"]
@@ -27,8 +28,12 @@ def pod(obj: Json, known: Json | None = None) -> Json:
     """A pod; the spec of the stored one, if it is that, is complete."""
     spec = obj.get("spec")
     if known is None or spec is None or spec is not known.get("spec"):
-        obj = part(obj, "spec", _own_spec, create=True)
+        obj = part(obj, "spec", _own_spec_once, create=True)
     return part(obj, "status", _status)
+
+
+def _own_spec_once(spec: Json) -> Json:
+    return recall.made_once(spec, "defaults", lambda: _own_spec(spec))
 
 
 def template(obj: Json) -> Json:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from drakkar.api import metadata, names, shared
 from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required
+from drakkar.cluster.machinery import recall
 from drakkar.cluster.machinery.validation import placement, values
 from drakkar.cluster.machinery.validation.containers import (
     PodParts,
@@ -33,6 +34,10 @@ _UPDATABLE: Final = (
 def check_pod(pod: Json) -> Found:
     """A pod's spec, as it is created or afterwards."""
     spec = pod.get("spec") or {}
+    return list(recall.once(spec, "faults", lambda: _check_own_spec(spec)))
+
+
+def _check_own_spec(spec: Json) -> Found:
     found = check_pod_spec(spec, "spec")
     if not spec.get("serviceAccountName"):
         found += _check_tokens(spec)
