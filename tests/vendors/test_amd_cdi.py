@@ -61,7 +61,7 @@ def test_whole_gpus_have_their_index_and_their_unique_id(root: Path) -> None:
 
 @pytest.mark.parametrize("root", ["mi308x-qpx"], indirect=True)
 def test_partitions_are_named_by_gpu_and_number_in_the_order_of_the_hardware(root: Path) -> None:
-    tree = made(root, "--device-name-strategy=type-index,index", "--no-all-device")
+    tree = made(root, "--device-name-strategy=partition,index", "--no-all-device")
     by_name = {device["name"]: paths(device)[-1] for device in tree["devices"]}
     assert {name: path for name, path in by_name.items() if name.startswith("gpu")} == {
         f"gpu{gpu}:{part}": f"/dev/dri/renderD{128 + 8 * gpu + part}" for gpu in range(2) for part in range(4)

@@ -244,3 +244,32 @@ def test_a_product_that_no_table_knows_is_published_with_what_the_driver_tells(h
         device.capacity["memory"]["value"]
         == published_pool(one.simulated.devices(), "n").devices[0].capacity["memory"]["value"]
     )
+
+
+def test_a_gpu_whose_uuid_the_module_does_not_know_yet_is_named_by_its_address(host: Any) -> None:
+    one = host("t4")
+    for library in one.root.rglob("libnvidia-ml*"):
+        library.unlink()
+    (file,) = one.root.glob("proc/driver/nvidia/gpus/*/information")
+    uuid = one.simulated.devices()[0].uuid
+    file.write_text(file.read_text().replace(uuid, "GPU-????????-????-????-????-????????????"))
+    (gpu,) = one.open().devices()
+    assert gpu.uuid == f"pci-{gpu.bus_id}"
+
+
+def test_time_slices_are_set_by_the_drivers_own_tool(host: Any) -> None:
+    one = host("t4")
+    machine = one.open()
+    tool = one.root / "usr/bin/nvidia-smi"
+    tool.write_text(f'#!/bin/sh\necho "$@" >> {one.root}/said\n')
+    uuid = machine.devices()[0].uuid
+    machine.set_time_slice(0, 2)
+    machine.set_time_slice(0, 2)
+    assert (one.root / "said").read_text() == f"compute-policy -i {uuid} --set-timeslice 2\n"
+    assert machine.devices()[0].time_slice == 2
+    tool.write_text("#!/bin/sh\necho 'Insufficient Permissions'; exit 4\n")
+    with pytest.raises(DrakkarError, match="nvidia-smi refuses the time slice: Insufficient Permissions"):
+        machine.set_time_slice(0, 0)
+    tool.unlink()
+    with pytest.raises(DrakkarError, match="time slices need nvidia-smi"):
+        machine.set_time_slice(0, 0)

@@ -22,6 +22,8 @@ _MODES = (
     "auto", "nvml", "management", "imex", "gds", "mofed", "gdrcopy", "nvswitch", "mig-caps", "wsl", "csv",
 )  # fmt: skip
 _STRATEGIES = ("index", "uuid", "type-index")
+#: What AMD's users call them.
+_ALSO = {"unique_id": "uuid", "unique-id": "uuid", "partition": "type-index"}
 _FEATURES = ("enable-explicit-driver-libraries", "no-additional-gids-for-device-nodes", "disable-ipc-discoverer")
 
 
@@ -31,7 +33,7 @@ def _words(context: click.Context, option: click.Parameter, value: tuple[str, ..
 
 
 def _strategies(context: click.Context, option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    words = _words(context, option, value)
+    words = tuple(_ALSO.get(word, word) for word in _words(context, option, value))
     for word in words:
         if word not in _STRATEGIES:
             raise click.BadParameter(f"{word!r} is not one of {', '.join(_STRATEGIES)}")
@@ -41,7 +43,9 @@ def _strategies(context: click.Context, option: click.Parameter, value: tuple[st
 _OPTIONS = (
     click.option("--vendor", "maker", type=click.Choice(["nvidia", "amd"]), help="Whose GPUs; found out by default."),
     click.option(
-        "--mode", type=click.Choice(_MODES), default="auto", envvar="NVIDIA_CTK_CDI_GENERATE_MODE", show_default=True,
+        "--mode",
+        "--discovery-mode",
+        "mode", type=click.Choice(_MODES), default="auto", envvar="NVIDIA_CTK_CDI_GENERATE_MODE", show_default=True,
         help="What to make devices of (NVIDIA).",
     ),
     click.option(
@@ -55,12 +59,18 @@ _OPTIONS = (
         metavar="index|uuid|type-index", help="How devices are named; each strategy gives every device one more name.",
     ),
     click.option(
-        "--device-id", "device_ids", multiple=True, default=("all",), callback=_words,
-        help="Only these devices, by index, UUID or 1:0 for MIG; none: an empty device.",
+        "--device-id", "--device-ids", "--device", "--devices", "device_ids", multiple=True, default=("all",),
+        callback=_words, help="Only these devices, by index, UUID or 1:0 for MIG; none: an empty device.",
     ),
     click.option("--no-all-device", is_flag=True, help="No device `all`."),
-    click.option("--disable-hook", "disabled", multiple=True, callback=_words, help="Leave a hook out, or all."),
-    click.option("--enable-hook", "enabled", multiple=True, callback=_words, help="Write a hook that is off else."),
+    click.option(
+        "--disable-hook", "--disable-hooks", "disabled", multiple=True, callback=_words,
+        help="Leave a hook out, or all.",
+    ),
+    click.option(
+        "--enable-hook", "--enable-hooks", "enabled", multiple=True, callback=_words,
+        help="Write a hook that is off else.",
+    ),
     click.option(
         "--nvidia-cdi-hook-path", "hook_path", default="", envvar="NVIDIA_CTK_CDI_HOOK_PATH",
         help="The hooks' executable; nvidia-cdi-hook on the PATH by default.",
@@ -76,7 +86,7 @@ _OPTIONS = (
     click.option("--cdi-vendor", default="", help="Vendor of the kind; by mode otherwise, mostly nvidia.com."),
     click.option("--class", "--cdi-class", "device_class", default="", help="Class of the kind; by mode otherwise."),
     click.option(
-        "--feature-flag", "features", multiple=True, callback=_words, metavar="|".join(_FEATURES),
+        "--feature-flag", "--feature-flags", "features", multiple=True, callback=_words, metavar="|".join(_FEATURES),
         help="Details of nvidia-ctk that can be switched.",
     ),
     click.option("--no-device-numbers", is_flag=True, help="Let the runtime read majors and minors at injection."),

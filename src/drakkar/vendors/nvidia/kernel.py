@@ -8,6 +8,7 @@ host, the folder itself where a whole machine lies in one (tests, simulated mach
 from __future__ import annotations
 
 import contextlib
+import re
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,12 +21,16 @@ from drakkar.vendors.nvidia.gpu import CONTROL_MINOR, GPU_MAJOR, MODESET_MINOR
 
 VENDOR = "0x10de"
 _DISPLAY_CLASSES = ("0x0300", "0x0302")
+_UUID = re.compile(r"GPU-[0-9A-Za-z-]+")
 _GPU_DRIVERS = ("nvidia", "nvidia-frontend")
 
 
 @dataclass(frozen=True, slots=True)
 class KernelGpu:
-    """A GPU as /proc/driver/nvidia/gpus/<address>/information shows it; "" for what it does not tell."""
+    """A GPU as /proc/driver/nvidia/gpus/<address>/information shows it; "" for what it does not tell.
+
+    `uuid` is `pci-<address>` as long as the module does not know it.
+    """
 
     address: str
     minor: int
@@ -71,13 +76,18 @@ def kernel_gpus(root: Path) -> list[KernelGpu]:
             KernelGpu(
                 address,
                 int(minor),
-                facts.get("GPU UUID", ""),
+                _identity(facts.get("GPU UUID", ""), address),
                 facts.get("Model", ""),
                 facts.get("Video BIOS", "").upper(),
                 facts.get("GPU Excluded", "No") == "Yes",
             )
         )
     return found
+
+
+def _identity(told: str, address: str) -> str:
+    """The UUID; the address for a GPU that nothing has used yet, whose UUID the module shows as question marks."""
+    return told if _UUID.fullmatch(told) else f"pci-{address}"
 
 
 def pci_gpus(root: Path) -> list[str] | None:
