@@ -30,7 +30,7 @@ from tools.realkube import images
 from tools.realkube.certificates import Authority
 from tools.realkube.parts import CNI_PLUGINS, PARTS, Layout, Part, environment, write_configuration
 
-_START_LIMIT = 90.0
+_START_LIMIT = 240.0
 _END_LIMIT = 10.0
 _LOOK_AGAIN = 0.05
 _TAIL = 25
