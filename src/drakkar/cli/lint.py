@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from drakkar.cli.options import emit
+from drakkar.cli.recorded import objects_on, on
 
 if TYPE_CHECKING:
     from drakkar.migration.documents import Source
@@ -18,12 +19,7 @@ if TYPE_CHECKING:
 
 @click.command("lint")
 @click.argument("paths", nargs=-1, metavar="PATH...")
-@click.option(
-    "--on",
-    "recorded",
-    type=click.Path(path_type=Path),
-    help="Recorded objects (a YAML file, or a bundle): judge against their devices, too.",
-)
+@on
 @click.option("--target", default="1.36", show_default=True, help="Kubernetes version, or a range as 1.34..1.37.")
 @click.option("--driver", default="0.5.0", show_default=True, help="Version of the GPU driver.")
 @click.option("--dcgm-exporter", default="4.6.0-4.8.3", show_default=True, help="Version of dcgm-exporter.")
@@ -35,6 +31,8 @@ if TYPE_CHECKING:
     help="Exit with 1 from this severity on.",
 )
 @click.option("--codes", is_flag=True, help="List everything that can be found, and stop.")
+@click.option("--fix", "fixing", is_flag=True, help="Put right what is certain, in the files; comments and order stay.")
+@click.option("--diff", is_flag=True, help="Print what --fix would change, and change nothing.")
 @click.option(
     "-o",
     "--output",
@@ -44,12 +42,16 @@ if TYPE_CHECKING:
 )
 def command(
     paths: tuple[str, ...],
-    recorded: Path | None,
+    recorded: str | None,
+    kubeconfig: Path | None,
+    context: str,
     target: str,
     driver: str,
     dcgm_exporter: str,
     fail_on: str,
     codes: bool,
+    fixing: bool,
+    diff: bool,
     output: str,
 ) -> None:
     """Review the files of PATH... before they are applied; a folder is read with everything in it, - is standard input.
@@ -65,8 +67,11 @@ def command(
     if not paths:
         raise click.UsageError("name a file or folder to review, or - for standard input")
     contexts = _contexts(target, driver, dcgm_exporter)
+    inventory = objects_on(recorded, kubeconfig, context)
+    if fixing or diff:
+        return _fix(paths, contexts, inventory, diff=diff)
     sources = [source for path in paths for source in _read(path)]
-    found = lint_range(sources, contexts, inventory=_recorded(recorded))
+    found = lint_range(sources, contexts, inventory=inventory)
     _print(found, len({source.file for source in sources}), output)
     worst = min((SEVERITIES.index(finding.severity) for finding in found), default=len(SEVERITIES))
     raise click.exceptions.Exit(1 if worst <= SEVERITIES.index(fail_on) else 0)
@@ -96,16 +101,41 @@ def _contexts(target: str, driver: str, exporter: str) -> list[Context]:
     return [Context(f"1.{minor}", driver, exporter) for minor in minors]
 
 
-def _recorded(path: Path | None) -> list[dict[str, Any]] | None:
-    if path is None:
-        return None
-    if path.is_dir() or path.name.endswith((".tar", ".tar.gz", ".tgz")):
-        from drakkar.evidence.bundle import load
+def _fix(
+    paths: tuple[str, ...], contexts: list[Context], inventory: list[dict[str, Any]] | None, *, diff: bool
+) -> None:
+    """Fix files in place, or print the difference; standard input is fixed to standard output."""
+    from difflib import unified_diff
 
-        return list(load(path).objects)
-    from drakkar.migration.documents import Document, read_folder
+    from drakkar.files import replace_file
+    from drakkar.migration.fixing import fix
 
-    return [source.value for source in read_folder(path) if isinstance(source, Document)]
+    before = _contents(paths)
+    after = fix(before, contexts, inventory=inventory)
+    for name, data in after.files.items():
+        if diff:
+            old, new = before[name].decode("utf-8-sig"), data.decode("utf-8-sig")
+            click.echo("".join(unified_diff(old.splitlines(True), new.splitlines(True), name, name)), nl=False)
+        elif name == "stdin":
+            sys.stdout.write(data.decode("utf-8-sig"))
+        elif data != before[name]:
+            replace_file(Path(name), data, mode=Path(name).stat().st_mode & 0o777)
+    for finding in after.findings:
+        click.echo(f"{finding.file}:{finding.line}: fixed {finding.code}", err=True)
+    count = len(after.findings)
+    click.echo(f"{count} fix{'' if count == 1 else 'es'}" + (" possible" if diff else ""), err=True)
+
+
+def _contents(paths: tuple[str, ...]) -> dict[str, bytes]:
+    """Every file that is reviewed, by its path."""
+    found: dict[str, bytes] = {}
+    for path in paths:
+        if path == "-":
+            found["stdin"] = sys.stdin.buffer.read()
+        else:
+            for name in dict.fromkeys(source.file for source in _read(path)):
+                found[name] = Path(name).read_bytes()
+    return found
 
 
 def _print(found: list[Any], files: int, output: str) -> None:

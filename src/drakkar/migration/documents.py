@@ -57,7 +57,8 @@ class Source:
         """A finding at a field of this source."""
         line, column = self.place(steps)
         path = self.path(steps)
-        return Finding(code, codes()[code].severity, self.reference, path, self.file, line, column, message, fix)
+        severity = codes()[code].severity
+        return Finding(code, severity, self.reference, path, self.file, line, column, message, fix, tuple(steps))
 
     def path(self, steps: Steps) -> str:
         """The path as text."""

@@ -7,7 +7,7 @@ to work, `warning` does something else than it seems to, `info` is without effec
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
@@ -40,7 +40,7 @@ class Finding:
     """One mistake in one place.
 
     `object` is `Kind/name`, `path` the field from the top of the object, `line` and `column` count from 1; `fix` says
-    what to write instead where that is certain, else it is empty.
+    what to write instead where that is certain, else it is empty; `steps` is the path before it became text.
     """
 
     code: str
@@ -52,6 +52,7 @@ class Finding:
     column: int
     message: str
     fix: str = ""
+    steps: tuple[str | int, ...] = field(default=(), compare=False, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON."""

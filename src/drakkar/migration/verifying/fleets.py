@@ -92,7 +92,8 @@ class FleetNode:
         if not self.devices:
             return None
         spec = {
-            "driver": DOMAIN, "nodeName": self.name, "devices": copy.deepcopy([dict(device) for device in self.devices]),
+            "driver": DOMAIN, "nodeName": self.name,
+            "devices": copy.deepcopy([dict(device) for device in self.devices]),
             "pool": {"name": self.name, "generation": 1, "resourceSliceCount": 1},
         }  # fmt: skip
         metadata = {"name": f"{self.name}-{DOMAIN}"}

@@ -90,7 +90,7 @@ async def verify(
     first = await _try(before, (), fleet, sandbox, clock, old=True)
     second = await _try(after, classes, fleet, sandbox, clock, old=False)
     checks = [*_applied(first, second), *_reached(before, after, first, second), *_quotas(first, second)]
-    checks += _rolled(first, second)
+    checks += _rolled(before, after, first, second)
     return Verification(tuple(checks), len(fleet), sum(len(node.devices) for node in fleet))
 
 
@@ -260,7 +260,6 @@ async def _roll_out(trial: Trial, form: Form, outcome: _Outcome) -> dict[str, st
     for workload in form.workloads:
         resource = by_name(workload["kind"])
         assert resource is not None
-        key = f"{workload['metadata']['namespace']}/{workload['kind']}/{workload['metadata']['name']}"
         if not await _create(trial.client, resource, workload, outcome):
             continue
         name, namespace = workload["metadata"]["name"], workload["metadata"]["namespace"]
@@ -270,7 +269,7 @@ async def _roll_out(trial: Trial, form: Form, outcome: _Outcome) -> dict[str, st
             await trial.client.patch(resource, name, change, kind="strategic", namespace=namespace)
             problem = await _wait(trial, resource, name, namespace)
             problem = f"a change of its template does not roll out: {problem}" if problem else ""
-        found[key] = problem
+        found[_key(workload)] = problem
         await trial.client.delete(resource, name, namespace, propagation_policy="Background")
         await trial.clear()
     return found
@@ -331,11 +330,19 @@ def _reached(before: Form, after: Form, first: _Outcome, second: _Outcome) -> It
         if new is None:
             yield Check("devices", template.key, False, "the new form has no such pods")
             continue
-        yield _compared(template, old, new)
+        check = _compared(template, old, new)
+        if check.ok is False and _same_spec(template, after):
+            said = f"it is as it was, so it stays with the device plugin; {check.message}"
+            check = Check("devices", template.key, None, said)
+        yield check
     known = {template.key for template in before.templates}
     for template in after.templates:
         if template.key not in known:
             yield Check("devices", template.key, None, "the old form has no such pods")
+
+
+def _same_spec(template: Template, form: Form) -> bool:
+    return any(each.key == template.key and each.spec == template.spec for each in form.templates)
 
 
 def _compared(
@@ -373,12 +380,18 @@ def _quotas(first: _Outcome, second: _Outcome) -> Iterator[Check]:
             yield Check("quota", subject, admitted == now, f"the old form admits {admitted}, the new one {now}")
 
 
-def _rolled(first: _Outcome, second: _Outcome) -> Iterator[Check]:
+def _rolled(before: Form, after: Form, first: _Outcome, second: _Outcome) -> Iterator[Check]:
+    changed = {_key(workload) for workload in after.workloads if workload not in before.workloads}
     for subject, problem in second.rollouts.items():
-        before = first.rollouts.get(subject)
         if not problem:
             yield Check("rollout", subject, True, "applies, and a change of its template rolls out")
-        elif before:
+        elif first.rollouts.get(subject):
             yield Check("rollout", subject, None, f"in both forms: {problem}")
+        elif subject not in changed:
+            yield Check("rollout", subject, None, f"it is as it was, and stays with the device plugin: {problem}")
         else:
             yield Check("rollout", subject, False, f"{problem}; the old form came to its end")
+
+
+def _key(workload: Mapping[str, Any]) -> str:
+    return f"{workload['metadata']['namespace']}/{workload['kind']}/{workload['metadata']['name']}"
