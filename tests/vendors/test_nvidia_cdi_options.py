@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 from drakkar.cli.cdi import generate as generating
 from drakkar.cli.cdi.watch import Keeper
 from drakkar.errors import DrakkarError
+from drakkar.hardware.lookup import Root
 from drakkar.injection.spec import CdiSpec
 from drakkar.vendors.nvidia.cdi import ld_cache
-from drakkar.vendors.nvidia.cdi.lookup import Root
 from drakkar.vendors.nvidia.cdi.soname import soname
 from tests.conftest import missing
 from tests.vendors import cdi_hosts

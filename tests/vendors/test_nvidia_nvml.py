@@ -151,6 +151,33 @@ def test_what_others_do_is_found_by_a_poll(host: Any) -> None:
     assert heard == ["changed ", "fault 48", "fault 79", "changed "]
 
 
+def test_an_xid_is_forgotten_when_the_gpu_needs_no_reset_any_more(host: Any) -> None:
+    one = host("t4")
+    machine = one.open()
+    one.say("xid\t0\t48")
+    for _ in range(3):
+        machine.poll()
+        assert machine.devices()[0].xids == (48,)  # nothing said that it needed one
+    one.say("recovery\t0\t1")
+    machine.poll()
+    assert machine.devices()[0].xids == (48,)
+    one.say("recovery\t0\t0")
+    assert machine.poll() is True
+    assert (machine.devices()[0].xids, machine.faults()) == ((), [])
+
+
+def test_links_of_the_library_mean_the_driver_root(host: Any) -> None:
+    one = host("t4")
+    (link,) = one.root.rglob("libnvidia-ml.so.1")
+    real = link.resolve()
+    link.unlink()
+    link.symlink_to("/" + str(real.relative_to(one.root)))  # as a driver container has it
+    assert find_library(one.root) == link
+    machine = one.open()
+    assert machine.library is not None
+    assert machine.poll() is False
+
+
 def test_mig_devices_are_made_and_destroyed_at_the_wanted_place(host: Any) -> None:
     one = host("dgx-h100")
     machine = one.open()

@@ -21,7 +21,7 @@ typedef struct { unsigned index, id, slices, count, mp, copy, dec, enc, jpeg, of
                  char name[96]; unsigned size, starts[STARTS], placed; } Profile;
 typedef struct { int used, gpu; unsigned gi, ci, profile, start, size; char uuid[96]; int has_compute; } Instance;
 typedef struct { char uuid[96], name[96], serial[32], vbios[32], bus[32], cluster[40]; unsigned minor, module, device,
-                 subsystem, brand, arch, major, minor_cc, clique; int addressing, mig, lost; unsigned long long memory;
+                 subsystem, brand, arch, major, minor_cc, clique; int addressing, mig, lost, recovery; unsigned long long memory;
                  Profile profiles[PROFILES]; int profile_count; Instance instances[INSTANCES];
                  unsigned ids[16][16]; } Gpu;
 typedef struct { char function[64]; int code; } Rule;
@@ -74,6 +74,7 @@ static void one_line(char *line) {
             if (g->instances[i].used && g->instances[i].gi == (unsigned)atoi(w[2])) g->instances[i].used = 0;
     } else if (!strcmp(w[0], "mode")) gpus[atoi(w[1])].mig = atoi(w[2]);
     else if (!strcmp(w[0], "lost")) gpus[atoi(w[1])].lost = atoi(w[2]);
+    else if (!strcmp(w[0], "recovery")) gpus[atoi(w[1])].recovery = atoi(w[2]);
     else if (!strcmp(w[0], "xid") && xid_count < XIDS) {
         xids[xid_count].gpu = atoi(w[1]); xids[xid_count++].code = strtoull(w[2], 0, 10);
     }
@@ -403,6 +404,17 @@ int nvmlComputeInstanceGetInfo_v2(void *h, ComputeInstanceInfo *info) {
     Instance *x = instance_of(h);
     if (!x) return INVALID;
     *info = (ComputeInstanceInfo){&gpus[x->gpu], x, x->ci, 0, x->start, x->size};
+    return OK;
+}
+
+typedef struct { unsigned id, scope; long long time, latency; int type, result; unsigned long long value; } Field;
+int nvmlDeviceGetFieldValues(void *h, int count, Field *fields) {
+    BEFORE ALIVE(h)
+    for (int i = 0; i < count; i++) {
+        fields[i].result = fields[i].id == 230 ? OK : UNSUPPORTED;
+        fields[i].type = 1;
+        if (fields[i].id == 230) *(unsigned *)&fields[i].value = g->recovery;
+    }
     return OK;
 }
 

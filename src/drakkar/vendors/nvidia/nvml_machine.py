@@ -88,6 +88,7 @@ class NvmlMachine:
         self._gpus: tuple[Gpu, ...] = ()
         self._xids: dict[str, tuple[int, ...]] = {}
         self._time_slices: dict[str, int] = {}
+        self._needs_recovery: set[str] = set()
         self._reason: Fault | None = None
         self._around: observed.Surroundings | None = None
         self._driver_version = ""
@@ -353,7 +354,7 @@ class NvmlMachine:
         path = find_library(self._driver_root, self._search)
         if path is not None:
             try:
-                self._library = Library(path)
+                self._library = Library(path, self._driver_root)
                 return
             except NvmlError as error:
                 kind = "driver-not-loaded" if error.code == codes.DRIVER_NOT_LOADED else "driver-not-ready"
@@ -385,6 +386,7 @@ class NvmlMachine:
             if gpu is not None:
                 logged = self._xids.get(gpu.uuid, ())
                 self._xids[gpu.uuid] = (*(code for code in logged if code != event.code), event.code)
+        self._forget_recovered(found)
         self._gpus = observed.gpus(
             library,
             found,
@@ -396,6 +398,23 @@ class NvmlMachine:
         )
         if not self._gpus:
             self._reason = Fault("no-gpu", message="NVML answers and lists no GPU")
+
+    def _forget_recovered(self, found: Sequence[NvmlDevice]) -> None:
+        """XIDs of a GPU that needed a reset and needs none any more are history, and so those of one that was lost."""
+        lost = {gpu.index: gpu.uuid for gpu in self._gpus if gpu.lost}
+        for device in found:
+            uuid = lost.get(device.index)
+            if uuid is not None and not device.lost():
+                self._xids.pop(uuid, None)
+            for gpu in self._gpus:
+                if gpu.index != device.index or gpu.uuid not in self._xids:
+                    continue
+                action = device.recovery_action()
+                if action:
+                    self._needs_recovery.add(gpu.uuid)
+                elif action == 0 and gpu.uuid in self._needs_recovery:
+                    self._needs_recovery.discard(gpu.uuid)
+                    self._xids.pop(gpu.uuid, None)
 
     def _take_from_kernel(self) -> None:
         self._driver_version = kernel.driver_version(self._system) or ""

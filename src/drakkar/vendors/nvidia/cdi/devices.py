@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drakkar.errors import DrakkarError
+from drakkar.hardware.lookup import Root
 from drakkar.vendors.nvidia import kernel
 from drakkar.vendors.nvidia.cdi import hooks as names
 from drakkar.vendors.nvidia.cdi.found import Found, character_devices
 from drakkar.vendors.nvidia.cdi.hooks import HookSet
-from drakkar.vendors.nvidia.cdi.lookup import Root
 from drakkar.vendors.nvidia.gpu import Gpu, MigInstance
 
 STRATEGIES = ("index", "uuid", "type-index")

@@ -13,12 +13,12 @@ from functools import cached_property
 from pathlib import Path
 
 from drakkar.errors import DrakkarError
+from drakkar.hardware.lookup import Root, is_file, matching
 from drakkar.injection.model import Hook
 from drakkar.vendors.nvidia.cdi import hooks as names
 from drakkar.vendors.nvidia.cdi import ld_cache
 from drakkar.vendors.nvidia.cdi.found import SOCKET_OPTIONS, Found, mounts
 from drakkar.vendors.nvidia.cdi.hooks import HookSet
-from drakkar.vendors.nvidia.cdi.lookup import Root, is_file, matching
 from drakkar.vendors.nvidia.cdi.soname import soname
 
 _LIBRARY_FOLDERS = (

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from drakkar.hardware.lookup import Root
 from drakkar.hardware.tree import node_numbers
 from drakkar.injection.model import ContainerEdits, DeviceNode, Hook, Mount
-from drakkar.vendors.nvidia.cdi.lookup import Root
 
 MOUNT_OPTIONS: Final = ("ro", "nosuid", "nodev", "rbind", "rprivate")
 SOCKET_OPTIONS: Final = ("nosuid", "nodev", "rbind", "rprivate", "noexec")

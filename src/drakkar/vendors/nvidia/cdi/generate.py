@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from drakkar.errors import DrakkarError
+from drakkar.hardware.lookup import Root, is_file
 from drakkar.injection import versions
 from drakkar.injection.model import ContainerEdits, Device, DeviceNode, Mount, Spec, plain
 from drakkar.injection.simplify import simplified, with_merged_device
@@ -20,7 +21,6 @@ from drakkar.vendors.nvidia.cdi.driver import Driver
 from drakkar.vendors.nvidia.cdi.found import MOUNT_OPTIONS, Found, character_devices, edits, mounts
 from drakkar.vendors.nvidia.cdi.graphics import graphics_found
 from drakkar.vendors.nvidia.cdi.hooks import DISABLE_DEVICE_NODE_MODIFICATION, UPDATE_APPLICATION_PROFILE, HookSet
-from drakkar.vendors.nvidia.cdi.lookup import Root, is_file
 from drakkar.vendors.nvidia.nvml_machine import NvmlMachine
 
 MODES = ("auto", *modes.KINDS)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import platform
 
+from drakkar.hardware.lookup import Root
 from drakkar.vendors.nvidia.cdi import hooks as names
 from drakkar.vendors.nvidia.cdi.driver import Driver
 from drakkar.vendors.nvidia.cdi.found import Found, mounted_at, mounts
 from drakkar.vendors.nvidia.cdi.hooks import HookSet
-from drakkar.vendors.nvidia.cdi.lookup import Root
 
 _PLATFORM_LIBRARIES = (
     "libnvidia-egl-gbm.so.*.*",

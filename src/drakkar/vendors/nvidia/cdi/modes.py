@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from drakkar.errors import DrakkarError
+from drakkar.hardware.lookup import Root, is_folder
 from drakkar.vendors.nvidia import kernel
 from drakkar.vendors.nvidia.cdi import hooks as names
 from drakkar.vendors.nvidia.cdi.driver import Driver, library_folders
 from drakkar.vendors.nvidia.cdi.found import Found, character_devices, mounts
 from drakkar.vendors.nvidia.cdi.hooks import HookSet
-from drakkar.vendors.nvidia.cdi.lookup import Root, is_folder
 
 #: Mode to the vendor and class that its kind gets unless another is asked for.
 KINDS = {

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drakkar.errors import DrakkarError
+from drakkar.hardware.lookup import Root, is_folder, matching
 from drakkar.vendors.nvidia import kernel
 from drakkar.vendors.nvidia.cdi import hooks as names
 from drakkar.vendors.nvidia.cdi.driver import library_folders, link_arguments
 from drakkar.vendors.nvidia.cdi.found import Found, character_devices, mounts
 from drakkar.vendors.nvidia.cdi.hooks import HookSet
-from drakkar.vendors.nvidia.cdi.lookup import Root, is_folder, matching
 
 DEFAULT_FOLDER = "/etc/nvidia-container-runtime/host-files-for-container.d"
 _DEFAULT_FILES = ("devices.csv", "drivers.csv", "l4t.csv")

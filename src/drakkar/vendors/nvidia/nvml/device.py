@@ -149,6 +149,14 @@ class NvmlDevice:
         code = self._library.code("nvmlDeviceGetMigMode", self.handle, ctypes.byref(current), ctypes.byref(pending))
         return current.value == codes.MIG_ENABLED if code == codes.SUCCESS else None
 
+    def recovery_action(self) -> int | None:
+        """What it needs to be well again: 0 nothing, else a reset or a reboot; None where it cannot say."""
+        asked = structs.FieldValue(fieldId=codes.FIELD_RECOVERY_ACTION)
+        code = self._library.code("nvmlDeviceGetFieldValues", self.handle, ctypes.c_int(1), ctypes.byref(asked))
+        if code != codes.SUCCESS or asked.nvmlReturn != codes.SUCCESS:
+            return None
+        return int(asked.value) & 0xFFFFFFFF
+
     def lost(self) -> bool:
         """Whether it has fallen off the bus: it answers nothing but that."""
         if self.code == codes.GPU_IS_LOST:

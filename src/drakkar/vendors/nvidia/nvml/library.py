@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from drakkar.errors import DrakkarError
+from drakkar.hardware.lookup import Root
 from drakkar.vendors.nvidia.nvml import codes, structs
 from drakkar.vendors.nvidia.nvml.codes import NvmlError
 
@@ -37,30 +38,36 @@ _FOLDERS = (
     "home/kubernetes/bin/nvidia/lib64",
     "var/lib/nvidia/lib64",
     "lib",
-    ".",
+    "",
 )
 
 
 def find_library(root: Path, search: Sequence[str] = ()) -> Path | None:
     """The library below `root`, or in one of the folders of `search` (absolute); None if there is none."""
-    places = [Path(folder) for folder in search] + [root / folder for folder in _FOLDERS]
-    return next((place / SONAME for place in places if (place / SONAME).is_file()), None)
+    below = Root(root)
+    for folder in search:
+        if (Path(folder) / SONAME).is_file():
+            return Path(folder) / SONAME
+    found = below.find(SONAME, [f"/{folder}" for folder in _FOLDERS], count=1)
+    return Path(found[0]) if found else None
 
 
 class Library:
     """A loaded and initialised NVML."""
 
-    def __init__(self, path: Path) -> None:
-        """Loads and initialises the library at `path`.
+    def __init__(self, path: Path, root: Path = Path("/")) -> None:
+        """Loads and initialises the library at `path`; links of it lead to what they mean below `root`.
 
         Raises:
             NvmlError: it does not initialise; `code` tells a driver that is not loaded from a mismatch.
             DrakkarError: it cannot be loaded (no library, another architecture).
         """
         self.path = path
-        self.identity = _identity(path)
+        self._root = Root(root)
+        real = Path(self._root.resolve(os.fspath(path)))
+        self.identity = _identity(real)
         try:
-            self._library: ctypes.CDLL | None = ctypes.CDLL(os.fspath(path.resolve()))
+            self._library: ctypes.CDLL | None = ctypes.CDLL(os.fspath(real))
         except OSError as error:
             raise DrakkarError(
                 f"the NVML library cannot be loaded: {error}",
@@ -84,7 +91,8 @@ class Library:
     @property
     def replaced(self) -> bool:
         """Whether the file at its path is another one now: the driver was exchanged."""
-        return _identity(self.path) != self.identity
+        real = Path(self._root.resolve(os.fspath(self.path)))
+        return _identity(real) != self.identity
 
     def code(self, name: str, *arguments: Any) -> int:
         """Calls `name` and returns NVML's code; FUNCTION_NOT_FOUND for what the library lacks."""

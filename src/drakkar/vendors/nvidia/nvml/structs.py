@@ -155,6 +155,20 @@ class EventData(Structure):
     ]
 
 
+class FieldValue(Structure):
+    """nvmlFieldValue_t; `value` is a union of eight bytes, of which unsigned numbers are the first."""
+
+    _fields_: ClassVar[_Fields] = [
+        ("fieldId", c_uint),
+        ("scopeId", c_uint),
+        ("timestamp", c_ulonglong),
+        ("latencyUsec", c_ulonglong),
+        ("valueType", c_int),
+        ("nvmlReturn", c_int),
+        ("value", c_ulonglong),
+    ]
+
+
 def versioned(structure: type[Structure], version: int) -> Any:
     """A new structure whose `version` field is set as NVML wants it: size, and the number in the top byte."""
     value: Any = structure()

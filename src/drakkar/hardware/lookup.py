@@ -1,7 +1,7 @@
 """Finding files below a root: patterns over search folders, links followed without leaving the root.
 
-The order is that of NVIDIA's toolkit (folders as given, names sorted in each), since the first match decides in many
-places. One thing is better on purpose: an absolute link below a driver root means that root, not the host's `/`.
+The order is fixed (folders as given, names sorted in each), since the first match decides in many places. An absolute
+link below a root means that root, not the host's `/`: a driver container's files are links among themselves.
 """
 
 from __future__ import annotations
