@@ -36,6 +36,10 @@ _LITERAL_TYPES: Final[dict[type, Type]] = {
 }
 
 
+_WATCHED: Final = frozenset(("duration", "timestamp", "matches", "format"))
+"""Calls that the validators look at."""
+
+
 class Declarations(Protocol):
     """What the checker needs to know of an environment."""
 
@@ -52,12 +56,15 @@ class Declarations(Protocol):
         """Calls resolved before, by function and argument types, with the number of parameters that took; shared."""
 
 
-def check(root: Node, declarations: Declarations) -> list[tuple[int, str]]:
-    """Write types and overloads into the tree; returns the problems as (position, message)."""
+def check(root: Node, declarations: Declarations) -> tuple[list[tuple[int, str]], list[Node]]:
+    """Write types and overloads into the tree; returns the problems as (position, message).
+
+    Also the nodes that validators look at: literals of several parts, calls with a literal that may be malformed.
+    """
     checker = _Checker(declarations)
     checker.check(root)
     checker.settle()
-    return checker.problems
+    return checker.problems, checker.watched
 
 
 class _Checker:
@@ -68,6 +75,7 @@ class _Checker:
         self.substitution: Substitution = {}
         self.fresh = 0
         self.open_nodes: list[Node] = []
+        self.watched: list[Node] = []
 
     def check(self, node: Node) -> Type:
         found = _RULES[type(node)](self, node)
@@ -162,6 +170,8 @@ class _Checker:
 
     def call(self, node: CallNode) -> Type:
         function = node.function
+        if function in _WATCHED:
+            self.watched.append(node)
         if function in _SPECIAL_CALLS:
             return _SPECIAL_CALLS[function](self, node)
         target, written = node.target, function
@@ -267,6 +277,8 @@ class _Checker:
         return produced if produced.name == "optional_type" and found.name == "optional_type" else _optional(produced)
 
     def list_literal(self, node: ListNode) -> Type:
+        if len(node.elements) > 1 or node.optional:
+            self.watched.append(node)
         element: Type | None = None
         for index, item in enumerate(node.elements):
             found = self.check(item)
@@ -293,6 +305,8 @@ class _Checker:
         return types.DYN
 
     def map_literal(self, node: MapNode) -> Type:
+        if node.entries:
+            self.watched.append(node)
         key_type: Type | None = None
         value_type: Type | None = None
         for key, value, optional, _ in node.entries:

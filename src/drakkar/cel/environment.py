@@ -17,7 +17,7 @@ from drakkar.cel.errors import CelError, Kind, Source
 from drakkar.cel.estimate import Path
 from drakkar.cel.messages import MESSAGES
 from drakkar.cel.parser import parse
-from drakkar.cel.planner import FoldingProblem, plan
+from drakkar.cel.planner import FoldingProblem, plan, variable_slots
 from drakkar.cel.program import Program
 from drakkar.cel.recursion import with_room
 from drakkar.cel.signatures import FunctionTable, Library, Overload
@@ -109,6 +109,10 @@ class Environment:
         self.validated = validated
         self.resolutions: dict[tuple[Any, ...], tuple[Type, tuple[Overload, ...], int]] = {}
         self.dispatchers: dict[tuple[Any, ...], Dispatcher] = {}
+        self.single = next(iter(self.variables)) if len(self.variables) == 1 else ""
+        if self.single and self.variables[self.single].kind != "struct":
+            self.single = ""
+        self.slots = variable_slots(self.variables)
         self.structs: dict[str, Mapping[str, Type]] = {name: entry[0] for name, entry in MESSAGES.items()}
         self.structs.update(structs or {})
         self.type_names: dict[str, tuple[Type, Any]] = {
@@ -134,11 +138,11 @@ class Environment:
             problem = f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_CODE_POINTS}"
             raise source.failure("syntax", [(-1, problem)])
         root = parse(source, self.macros)
-        problems = check(root, self)
+        problems, watched = check(root, self)
         if problems:
             raise source.failure("type", problems)
-        if self.validated:
-            found = validate(root)
+        if self.validated and watched:
+            found = validate(root, watched)
             if any(message == PANIC for _, _, message in found):
                 raise CelError(PANIC, "compile", expression=text)
             if found:

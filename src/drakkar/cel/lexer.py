@@ -32,7 +32,7 @@ _TEXT: Final = "|".join(
         r"[rR]'[^'\n\r]*'",
     )
 )
-_BLANKS: Final = r"(?:[\t\n\f\r ]+|//[^\n]*)*"
+_BLANKS: Final = r"(?:[\t\n\f\r ]+|//[^\n]*)*+"  # possessive: blanks before a bad character are not divided anew
 _ALTERNATIVES: Final = {
     FLOAT: r"[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|\.[0-9]+(?:[eE][+-]?[0-9]+)?",
     UINT: r"(?:0x[0-9a-fA-F]+|[0-9]+)[uU]",
@@ -46,6 +46,15 @@ _ALTERNATIVES: Final = {
 }
 _TOKEN: Final = re.compile(
     _BLANKS + "(?:" + "|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _ALTERNATIVES.items()) + ")", re.DOTALL
+)
+# The same tokens, most frequent first, for all of a text at once: blanks, then one group per family.
+_ALL: Final = re.compile(
+    f"({_BLANKS})"
+    r"""(?:((?!(?:[rR]|[bB][rR]?)['"])[A-Za-z_][A-Za-z0-9_]*)"""
+    r"|(&&|\|\||[<>=!]=|[-+*/%<>!?:,()\[\]{}]|\.(?![0-9]))"
+    f"|({_TEXT})|({_ALTERNATIVES[FLOAT]})|({_ALTERNATIVES[UINT]})|({_ALTERNATIVES[INT]})"
+    f"|({_ALTERNATIVES[BYTES]})|({_ALTERNATIVES[QUOTED_IDENT]})|(.)|\\Z)",
+    re.DOTALL,
 )
 _WORDS: Final = frozenset({"in", "true", "false", "null"})
 _ESCAPES: Final = re.compile(_ESCAPE)
@@ -69,6 +78,32 @@ def tokens(text: str) -> list[tuple[str, str, int]]:
 
     Raises `LexicalError` at the first character that begins no token.
     """
+    found: list[tuple[str, str, int]] = []
+    position = 0
+    for blanks, word, operator, string, double, uint, number, binary, quoted, bad in _ALL.findall(text):
+        position += len(blanks)
+        if word:
+            found.append((word, word, position) if word in _WORDS else (IDENT, word, position))
+            position += len(word)
+        elif operator:
+            found.append((operator, operator, position))
+            position += len(operator)
+        elif string:
+            found.append((STRING, string, position))
+            position += len(string)
+        elif bad:
+            return _one_by_one(text)
+        else:
+            for kind, rest in ((FLOAT, double), (UINT, uint), (INT, number), (BYTES, binary), (QUOTED_IDENT, quoted)):
+                if rest:
+                    found.append((kind, rest, position))
+                    position += len(rest)
+    found.append((END, END, len(text)))
+    return found
+
+
+def _one_by_one(text: str) -> list[tuple[str, str, int]]:
+    """The tokens of a text in which some character begins none: finds the first of those."""
     found: list[tuple[str, str, int]] = []
     match = _TOKEN.match
     position = 0

@@ -77,6 +77,8 @@ class Path:
 
     def _short(self) -> Step | None:
         """A faster way for the usual paths."""
+        if not self.qualifiers:
+            return None
         return self._flat() or self._domain() or self._computed_domain() or self._texts()
 
     def _domain(self) -> Step | None:
@@ -170,16 +172,17 @@ class Path:
         The last selection may be an optional one.
         """
         qualifiers = self.qualifiers
-        if not self.device_slot or any(q.compute or type(q.key) is not str for q in qualifiers):
+        if not self.device_slot or (len(qualifiers) != 3 and len(qualifiers) != 1):
             return None
-        if any(qualifier.optional for qualifier in qualifiers[:-1]):
-            return None
+        for qualifier in qualifiers:
+            if qualifier.compute is not None or type(qualifier.key) is not str:
+                return None
         if len(qualifiers) == 1:
             name = qualifiers[0].key
             return name if name in _PLAIN_FIELDS and not qualifiers[0].optional else None
-        if len(qualifiers) != 3:
+        if qualifiers[0].optional or qualifiers[1].optional:
             return None
-        field, domain, name = (qualifier.key for qualifier in qualifiers)
+        field, domain, name = qualifiers[0].key, qualifiers[1].key, qualifiers[2].key
         if field not in _FLAT or _FLAT_SEPARATOR in domain or _FLAT_SEPARATOR in name:
             return None
         return f"{_FLAT[field]}{domain}{_FLAT_SEPARATOR}{name}"

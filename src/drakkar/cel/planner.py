@@ -53,6 +53,7 @@ _HASHABLE: Final = frozenset({bool, int, float, str})
 _UNSET: Final = object()
 _BYTES_KEY: Final = "runtime error: hash of unhashable type types.Bytes"
 _DEVICE: Final = "kubernetes.DRADevice"
+_INDEXES: Final = frozenset(("_[_]", "_[?_]", "_?._"))
 _MEMBERSHIP: Final = frozenset(("@in", "in", "_in_"))
 
 
@@ -66,6 +67,8 @@ class Tables(Protocol):
     @property
     def variables(self) -> Mapping[str, Type]: ...
     @property
+    def slots(self) -> Mapping[str, int]: ...
+    @property
     def functions(self) -> Mapping[str, list[Overload]]: ...
     @property
     def prices(self) -> Mapping[str, Price]: ...
@@ -78,11 +81,12 @@ class Tables(Protocol):
 class Plan:
     """An expression ready to run: the step, and how long its frames are."""
 
-    __slots__ = ("slots", "step")
+    __slots__ = ("own_slots", "slots", "step")
 
-    def __init__(self, step: Step, slots: int) -> None:
+    def __init__(self, step: Step, slots: int, own_slots: int) -> None:
         self.step = step
         self.slots = slots
+        self.own_slots = own_slots  # beyond those of the variables
 
 
 def variable_slots(variables: Mapping[str, Type]) -> dict[str, int]:
@@ -90,7 +94,8 @@ def variable_slots(variables: Mapping[str, Type]) -> dict[str, int]:
     slots, following = {}, FIRST_SLOT
     for name, declared in variables.items():
         slots[name] = following
-        following += 2 if declared.name == _DEVICE else 1
+        following += 2 if declared.kind == "struct" else 1
+    slots[""] = following  # the first free one
     return slots
 
 
@@ -98,7 +103,7 @@ def plan(root: Node, tables: Tables, *, precise: bool = False) -> Plan:
     """Compile a checked expression; raises `FoldingProblem`."""
     planner = Planner(tables, precise)
     step = planner.plan(root)
-    return Plan(step, planner.slots)
+    return Plan(step, planner.slots, planner.slots - tables.slots[""])
 
 
 class Planner:
@@ -107,8 +112,8 @@ class Planner:
     def __init__(self, tables: Tables, precise: bool) -> None:
         self.tables = tables
         self.precise = precise
-        self.globals = variable_slots(tables.variables)
-        self.slots = FIRST_SLOT + sum(2 if t.name == _DEVICE else 1 for t in tables.variables.values())
+        self.globals = tables.slots
+        self.slots = tables.slots[""]
         self.scopes: list[dict[str, Path]] = []
 
     def plan(self, node: Node) -> Step:
@@ -130,13 +135,30 @@ class Planner:
     def identifier(self, node: IdentNode) -> Step:
         if node.type_value is not None:
             return self.type_constant(node.type_value)
+        return self.variable(node.name).step(self.precise)
+
+    def variable(self, name: str) -> Path:
+        """The path that begins at a variable."""
         for scope in reversed(self.scopes):
-            if node.name in scope:
-                return scope[node.name].step(self.precise)
-        name = node.name.removeprefix(".")
+            if name in scope:
+                return scope[name]
+        name = name.removeprefix(".")
         slot = self.globals[name]
         device = slot + 1 if self.tables.variables[name].name == _DEVICE else 0
-        return Path(slot_reader(slot), 1, slot=slot, device_slot=device).step(self.precise)
+        return Path(slot_reader(slot), 1, slot=slot, device_slot=device)
+
+    def path(self, node: Node) -> Path:
+        """The path of a node, without making steps of what lies on the way."""
+        if isinstance(node, IdentNode):
+            if node.type_value is None:
+                return self.variable(node.name)
+        elif isinstance(node, SelectNode):
+            if node.type_value is None and not node.test_only:
+                return self.path(node.operand).extended(Qualifier(node.field, None, False))
+        elif isinstance(node, CallNode) and node.function in _INDEXES:
+            return self.indexed(node)
+        step = self.plan(node)
+        return step.path if step.path is not None else Path(step.run(), 1)
 
     def type_constant(self, value: TypeValue | int) -> Step:
         if isinstance(value, TypeValue) and value.name in messages.NAMES_WITHOUT_TYPE:
@@ -146,24 +168,29 @@ class Planner:
     def select(self, node: SelectNode) -> Step:
         if node.type_value is not None:
             return self.type_constant(node.type_value)
-        path = self.path_of(self.plan(node.operand))
+        path = self.path(node.operand)
         if node.test_only:
             return Step(0, path.presence(node.field, self.precise))
         return path.extended(Qualifier(node.field, None, False)).step(self.precise)
 
-    def path_of(self, step: Step) -> Path:
-        """The path of a step, or one that begins at its value."""
-        return step.path if step.path is not None else Path(step.run(), 1)
-
     def index(self, node: CallNode) -> Step:
+        return self.indexed(node).step(self.precise)
+
+    def indexed(self, node: CallNode) -> Path:
+        """`operand[key]`, `operand[?key]` or `operand.?key` as a path."""
         optional = node.function != "_[_]"
         operand, key_node = node.arguments
-        path, key = self.path_of(self.plan(operand)), self.plan(key_node)
-        if key.constant:
-            if type(key.value) not in KEY_TYPES:
-                raise FoldingProblem(f"invalid qualifier type: {go_name(key.value)}")
-            return path.extended(Qualifier(key.value, None, optional)).step(self.precise)
-        return path.extended(Qualifier(None, resolve_step(key, self.precise), optional)).step(self.precise)
+        path = self.path(operand)
+        if isinstance(key_node, LiteralNode):
+            value = key_node.value
+        else:
+            key = self.plan(key_node)
+            if not key.constant:
+                return path.extended(Qualifier(None, resolve_step(key, self.precise), optional))
+            value = key.value
+        if type(value) not in KEY_TYPES:
+            raise FoldingProblem(f"invalid qualifier type: {go_name(value)}")
+        return path.extended(Qualifier(value, None, optional))
 
     def conditional(self, node: CallNode) -> Step:
         test, then, otherwise = (self.plan(argument) for argument in node.arguments)
@@ -264,12 +291,6 @@ class Planner:
             if all(type(item) in _HASHABLE or type(item).__name__ == "UInt" for item in container.value):
                 return comparisons.constant_membership(value, container.value)
         return comparisons.membership(value, container, overload == "in_list", self.precise)
-
-    def optional_select(self, node: CallNode) -> Step:
-        operand, field = node.arguments
-        assert isinstance(field, LiteralNode)
-        path = self.path_of(self.plan(operand))
-        return path.extended(Qualifier(field.value, None, True)).step(self.precise)
 
     def otherwise(self, node: CallNode) -> Step:
         """or() and orValue(): the argument is evaluated only if the target is empty; both cost nothing."""
@@ -432,7 +453,7 @@ _SPECIAL: Final[dict[str, Callable[[Planner, CallNode], Step]]] = {
     "_?_:_": Planner.conditional,
     "_[_]": Planner.index,
     "_[?_]": Planner.index,
-    "_?._": Planner.optional_select,
+    "_?._": Planner.index,
     **dict.fromkeys(_MEMBERSHIP, Planner.membership),
     "or": Planner.otherwise,
     "orValue": Planner.otherwise,

@@ -12,7 +12,7 @@ from drakkar.cel.estimate import estimated_cost
 from drakkar.cel.expressions import Node
 from drakkar.cel.planner import Plan, plan
 from drakkar.cel.recursion import with_room
-from drakkar.cel.steps import FIRST_SLOT, DeadlineReached, Frame, LimitReached
+from drakkar.cel.steps import DeadlineReached, Frame, LimitReached
 from drakkar.cel.types import Type
 from drakkar.cel.values import Failure, Optional, Panic, type_name
 
@@ -87,10 +87,8 @@ class Program:
         self._environment = environment
         self._run = planned.step.body
         self._fixed = planned.step.fixed
-        names = list(environment.variables)
-        self._single = names[0] if len(names) == 1 and environment.variables[names[0]].kind == "struct" else ""
-        used = FIRST_SLOT + len(names) + sum(1 for t in environment.variables.values() if t.kind == "struct")
-        self._padding = [None] * (planned.slots - used)
+        self._single = environment.single
+        self._padding = [None] * planned.own_slots
         self._precise: Plan | None = None
         self._estimate = -1
         self._clauses: tuple[Clause, ...] | None = None

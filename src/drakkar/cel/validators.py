@@ -7,7 +7,7 @@ validator takes the wrong one, and expressions that pass today must go on passin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from drakkar.cel.errors import Kind
@@ -33,9 +33,13 @@ PANIC: Final = "panic: runtime error: index out of range [0] with length 0"
 """What upstream does with an optional element of a type that is only known at run time."""
 
 
-def validate(root: Node) -> list[Problem]:
-    """All problems as (kind, position, message)."""
+def validate(root: Node, watched: Sequence[Node]) -> list[Problem]:
+    """All problems as (kind, position, message); `watched` are the nodes of the tree that can have any."""
     found: list[Problem] = []
+    if not any(isinstance(node, CallNode) and node.function == "format" for node in watched):
+        for node in watched:
+            found += _problems(node, False)
+        return found
     stack = [(root, False)]
     while stack:
         node, formatted = stack.pop()
