@@ -5,10 +5,10 @@ PYTHON_BIN = .venv/bin/python
 KIND = cel
 DIR = cases/$(KIND)
 
-.PHONY: help setup demo test e2e check bench bench-allocation fuzz vectors conformance docs clean
+.PHONY: help setup demo test e2e check bench bench-allocation fuzz fuzz-cdi vectors conformance docs clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|' 2>/dev/null || true
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|' 2>/dev/null || true
 
 setup: ## make .venv (done by every other target)
 	@tools/setup
@@ -43,6 +43,9 @@ bench-allocation: setup ## race the allocator against upstream's: make bench-all
 
 fuzz: setup ## race allocator and CEL against the upstream libraries: make fuzz SECONDS=120 SEED=1
 	@$(PYTHON_BIN) -m tools.fuzz_race --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED))
+
+fuzz-cdi: setup ## damaged CDI files for two minutes, nothing but clear errors: make fuzz-cdi SECONDS=120 SEED=1
+	@$(PYTHON_BIN) -m tools.fuzz_cdi --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED))
 
 conformance: setup ## run a folder of recorded conversations: make conformance DIR=folder
 	@$(PYTHON_BIN) -m tools.conformance $(DIR)

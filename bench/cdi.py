@@ -134,7 +134,7 @@ def _race(
 
 
 def _ask(reference: Path, name: str) -> float | None:
-    command = [reference, "-test.run", "^$", "-test.bench", f"^Benchmark{name}$", "-test.benchtime", "50ms"]
+    command = [str(reference), "-test.run", "^$", "-test.bench", f"^Benchmark{name}$", "-test.benchtime", "50ms"]
     shown = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "GOMAXPROCS": "1"})
     match = _LINE.search(shown.stdout)
     return float(match[2]) / 1000 if match else None

@@ -14,6 +14,7 @@ from drakkar.errors import DrakkarError
 
 __all__ = ["CdiError", "Problem"]
 
+_ONE_LINE = {code: repr(chr(code))[1:-1] for code in (*range(32), 0x7F, 0x85, 0x2028, 0x2029)}
 SHOWN_PROBLEMS = 5  # a message stays readable; the whole list is in ``CdiError.problems``
 
 
@@ -75,6 +76,7 @@ class CdiError(DrakkarError):
         shown = "; ".join(str(problem) for problem in problems[:SHOWN_PROBLEMS])
         if len(problems) > SHOWN_PROBLEMS:
             shown += f"; and {len(problems) - SHOWN_PROBLEMS} more"
+        shown = shown.translate(_ONE_LINE)
         return cls(f"{file}: {shown}" if file else shown, file=file, problems=problems, reason=reason)
 
     def to_dict(self) -> dict[str, Any]:
