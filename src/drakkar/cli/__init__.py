@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "node-debug": ("node_debug", "Show what this node has: GPUs, CDI files, runtime, checkpoints."),
     "driver": ("driver", "Run a device driver as a process of its own, against any cluster."),
     "mig": ("mig", "Divide GPUs into static MIG instances by named layouts."),
+    "device-plugin": ("device_plugin", "Offer GPUs to a kubelet the old way, as nvidia.com/gpu."),
     "models": ("models", "List the machines that can be simulated."),
     "preflight": ("preflight", "Check a cluster before a driver is installed, upgraded or removed."),
     "lint": ("lint", "Review manifests, chart values and alert rules before they are applied."),

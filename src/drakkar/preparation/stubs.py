@@ -111,5 +111,42 @@ def health(version: str) -> HealthService:
     return HealthService(service, service, messages, method)
 
 
+@dataclass(frozen=True, slots=True)
+class DevicePluginService:
+    """The device plugin API v1beta1: the kubelet's registration and the plugin's own service."""
+
+    messages: Any
+    registration: str
+    register: Method
+    service: str
+    options: Method
+    watch: Method
+    preferred: Method
+    allocate: Method
+    prestart: Method
+
+
+@cache
+def device_plugin() -> DevicePluginService:
+    messages = _module("deviceplugin_v1beta1_pb2")
+    service = "v1beta1.DevicePlugin"
+
+    def method(name: str, request: str, response: str) -> Method:
+        return Method(f"/{service}/{name}", getattr(messages, request), getattr(messages, response))
+
+    registration = "v1beta1.Registration"
+    return DevicePluginService(
+        messages,
+        registration,
+        Method(f"/{registration}/Register", messages.RegisterRequest, messages.Empty),
+        service,
+        method("GetDevicePluginOptions", "Empty", "DevicePluginOptions"),
+        method("ListAndWatch", "Empty", "ListAndWatchResponse"),
+        method("GetPreferredAllocation", "PreferredAllocationRequest", "PreferredAllocationResponse"),
+        method("Allocate", "AllocateRequest", "AllocateResponse"),
+        method("PreStartContainer", "PreStartContainerRequest", "PreStartContainerResponse"),
+    )
+
+
 DRA_VERSIONS = ("v1", "v1beta1")
 HEALTH_VERSIONS = ("v1", "v1alpha1")

@@ -18,6 +18,7 @@ from drakkar.errors import DrakkarError
 from drakkar.kube.client import ApiError, Client
 from drakkar.kube.clock import Clock, rfc3339, rfc3339_micro
 from drakkar.kube.resources import LEASES, NODES
+from drakkar.scheduling.requests import is_extended
 
 LEASE_SECONDS: Final = 40
 RENEW_SECONDS: Final = 10.0
@@ -30,16 +31,25 @@ _rounds: weakref.WeakKeyDictionary[Clock, Rounds] = weakref.WeakKeyDictionary()
 
 
 class NodeRegistration:
-    """One node's Node and Lease objects."""
+    """One node's Node and Lease objects; `offered` are extended resources as (capacity, allocatable)."""
 
     def __init__(
-        self, client: Client, name: str, description: Description, *, address: str, runtime: str, clock: Clock
+        self,
+        client: Client,
+        name: str,
+        description: Description,
+        *,
+        address: str,
+        runtime: str,
+        clock: Clock,
+        offered: Callable[[], tuple[dict[str, str], dict[str, str]]] = lambda: ({}, {}),
     ) -> None:
         self._client = client
         self.name = name
         self._description = description
         self._address, self._runtime = address, runtime
         self._clock = clock
+        self._offered = offered
         self._lease: dict[str, Any] | None = None
         self._status_at = float("-inf")
         self.node: dict[str, Any] = {}
@@ -63,6 +73,14 @@ class NodeRegistration:
         await self._write_status()
         await self._renew()
         return self.node
+
+    async def tell(self) -> None:
+        """Write the status now: what the node offers has changed. Failures are made up for by the next heartbeats."""
+        try:
+            await self._write_status()
+        except (DrakkarError, OSError, TimeoutError) as error:
+            self._status_at = float("-inf")
+            _log.info("status of %s: %s", self.name, error)
 
     async def beat(self) -> None:
         """Renew the lease; write the status when its time has come. Failures are logged and tried again next time."""
@@ -94,7 +112,11 @@ class NodeRegistration:
         self._status_at = self._clock.monotonic()
 
     def _status(self, previous: Any = ()) -> dict[str, Any]:
-        return node_status(
+        capacity, allocatable = self._offered()
+        # What an earlier kubelet's plugins offered counts nothing until a plugin says so again.
+        known = (self.node.get("status") or {}).get("capacity") or {}
+        stale = {name: "0" for name in known if is_extended(name) and name not in capacity}
+        status = node_status(
             self.name,
             self._description,
             address=self._address,
@@ -103,6 +125,9 @@ class NodeRegistration:
             identity=self.name,
             previous=previous,
         )
+        status["capacity"] |= stale | capacity
+        status["allocatable"] |= stale | allocatable
+        return status
 
     async def _renew(self) -> None:
         now = rfc3339_micro(self._clock.now())

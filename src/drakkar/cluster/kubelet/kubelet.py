@@ -18,6 +18,7 @@ from typing import Any, Final
 from drakkar.cluster.kubelet import podspec
 from drakkar.cluster.kubelet.api_sources import ApiSources
 from drakkar.cluster.kubelet.claims import NodeClaims
+from drakkar.cluster.kubelet.device_plugins import DevicePlugins
 from drakkar.cluster.kubelet.heartbeats import NodeRegistration, rounds_of
 from drakkar.cluster.kubelet.launcher import CONTAINER_NAME, NODE_NAME, POD_UID, Node, Recorder
 from drakkar.cluster.kubelet.node import Description, node_address
@@ -77,9 +78,10 @@ class Kubelet:
         # Sockets need the short path they are given; what outlives this process must not depend on a link.
         state = root.resolve()
         self.claims = NodeClaims(client, self.plugins, state)
+        self.devices = DevicePlugins(root, state, clock=self.clock, changed=self._devices_changed)
         self.health = ResourceHealth(self.clock, self._health_changed)
         self.plugins.health_sink = self.health.follow
-        self.pod_resources = PodResources(root, self.claims, self._running_pods)
+        self.pod_resources = PodResources(root, self.claims, self.devices, self._running_pods)
         sources = ApiSources(client)
         self._events = None if recorder is not None else EventRecorder(client, "kubelet", name, clock=self.clock)
         self._node = Node(
@@ -89,6 +91,7 @@ class Kubelet:
             recorder=recorder or self._events,  # type: ignore[arg-type]
             runtime=runtime,
             claims=self.claims,
+            devices=self.devices,
             sources=sources,
             tokens=sources,
             root=state,
@@ -104,6 +107,7 @@ class Kubelet:
             address=self.address,
             runtime=f"{runtime.name}://{runtime.version}",
             clock=self.clock,
+            offered=self.devices.offered,
         )
         self._own_informer = pods is None
         self._informer = pods or Informer(client, PODS, field_selector=f"spec.nodeName={name}", clock=self.clock)
@@ -120,6 +124,7 @@ class Kubelet:
         self.root.mkdir(parents=True, exist_ok=True)
         self.plugins_dir.mkdir(parents=True, exist_ok=True)
         self.claims.load()
+        await self.devices.start()
         node = await self._registration.register()
         self._node.allocatable = (node.get("status") or {}).get("allocatable") or {}
         # Whatever an earlier kubelet's drivers published may not be true any more; drivers that live publish again.
@@ -157,6 +162,7 @@ class Kubelet:
             self._serving = None
         await self.pod_resources.stop()
         await self.plugins.stop()
+        await self.devices.stop()
         self.health.stop()
         if self._own_informer:
             await self._informer.stop()
@@ -240,6 +246,13 @@ class Kubelet:
             self._returning.add(task := asyncio.create_task(self._reconcile(), name=f"give back {self.name}"))
             task.add_done_callback(self._returning.discard)
 
+    def _devices_changed(self) -> None:
+        """The Node says at once what its device plugins offer now."""
+        if self._serving is None:
+            self._serving = asyncio.create_task(self.pod_resources.start(), name=f"pod resources {self.name}")
+        self._returning.add(task := asyncio.create_task(self._registration.tell(), name=f"status {self.name}"))
+        task.add_done_callback(self._returning.discard)
+
     def _health_changed(self, driver: str) -> None:
         using = {pod for claim in self.claims for pod in claim.pods if driver in claim.drivers}
         for uid in using:
@@ -269,6 +282,7 @@ class Kubelet:
                 await self._runtime.delete(record.id)
         gone = [entry for entry in self._pod_folders() if entry.name not in self._workers]
         await asyncio.gather(*(asyncio.to_thread(shutil.rmtree, entry, True) for entry in gone))
+        self.devices.keep_only(self._workers)
         await self._reconcile()
 
     def _pod_folders(self) -> list[Path]:

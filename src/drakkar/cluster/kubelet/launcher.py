@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from drakkar.cluster.kubelet import podspec
 from drakkar.cluster.kubelet.claims import NodeClaims
 from drakkar.cluster.kubelet.container_state import ContainerState, Terminated
+from drakkar.cluster.kubelet.device_plugins import DevicePlugins
 from drakkar.cluster.kubelet.environment import ConfigError, Downward, Sources, environment, expand
 from drakkar.cluster.kubelet.podspec import Pod, Spec
 from drakkar.cluster.kubelet.volumes import PodVolumes, TokenSource
@@ -54,6 +55,7 @@ class Node:
     recorder: Recorder
     runtime: Runtime
     claims: NodeClaims
+    devices: DevicePlugins
     sources: Sources
     tokens: TokenSource
     root: Path
@@ -156,7 +158,8 @@ def termination_message(node: Node, pod: Pod, spec: Spec, state: ContainerState,
 async def _request(
     node: Node, pod: Pod, spec: Spec, restart: int, *, volumes: PodVolumes, downward: Downward
 ) -> ContainerRequest:
-    env = await environment(spec, node.sources, downward)
+    handouts = node.devices.handouts(pod, spec)
+    env = {**handouts.env, **await environment(spec, node.sources, downward)}
 
     def expanded(text: str) -> str:
         return expand(text, env)
@@ -171,6 +174,7 @@ async def _request(
             f'container\'s runAsUser breaks non-root policy (pod: "{podspec.described(pod)}", container: {name})'
         )
     mounts = volumes.mounts(spec, expanded) + _own_mounts(node, pod, spec, hostname)
+    mounts += [Mount(Path(host), container, read_only=only) for host, container, only in handouts.mounts]
     return ContainerRequest(
         id=uuid.uuid4().hex + uuid.uuid4().hex,
         name=name,
@@ -181,8 +185,9 @@ async def _request(
         env=env,
         working_dir=spec.get("workingDir") or "",
         mounts=mounts,
-        cdi_devices=node.claims.cdi_devices(pod, spec),
+        cdi_devices=(*node.claims.cdi_devices(pod, spec), *handouts.cdi_devices),
         cdi_dirs=node.cdi_dirs,
+        nodes=handouts.nodes,
         hostname=hostname[:63],
         user=User(
             context.get("runAsUser"),
@@ -199,6 +204,7 @@ async def _request(
         stdin_once=bool(spec.get("stdinOnce")),
         tty=bool(spec.get("tty")),
         annotations={
+            **handouts.annotations,
             NODE_NAME: node.name,
             POD_UID: metadata["uid"],
             POD_NAME: metadata["name"],

@@ -1,8 +1,8 @@
 """The pod resources socket: which pod holds which device, for exporters and other agents on the node.
 
 `<kubelet root>/pod-resources/kubelet.sock` answers `v1.PodResourcesLister` with the dynamic resources of every running
-pod, from the same book of prepared claims that the containers were made from (KEP-606, KEP-3695). It is served from the
-moment that a driver registers: before that nobody could hold a device.
+pod and what device plugins handed out, from the same books that the containers were made from (KEP-606, KEP-3695). It
+is served from the moment that a driver or a plugin registers: before that nobody could hold a device.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from drakkar.cluster.kubelet import podspec
 from drakkar.cluster.kubelet.claims import NodeClaims, devices_for
+from drakkar.cluster.kubelet.device_plugins import DevicePlugins
 from drakkar.cluster.kubelet.podspec import Pod, Spec
 from drakkar.errors import DrakkarError
 
@@ -27,9 +28,12 @@ _log = logging.getLogger(__name__)
 class PodResources:
     """Serves one node's pods; `pods` gives those that are not terminal."""
 
-    def __init__(self, root: Path, claims: NodeClaims, pods: Callable[[], Iterable[Pod]]) -> None:
+    def __init__(
+        self, root: Path, claims: NodeClaims, plugged: DevicePlugins, pods: Callable[[], Iterable[Pod]]
+    ) -> None:
         self.socket = root / "pod-resources" / "kubelet.sock"
         self._claims = claims
+        self._plugged = plugged
         self._pods = pods
         self._server: Any = None
 
@@ -97,6 +101,8 @@ class PodResources:
     def _container(self, messages: Any, pod: Pod, spec: Spec) -> Any:
         namespace = pod["metadata"]["namespace"]
         found = messages.ContainerResources(name=spec["name"])
+        for resource, ids in self._plugged.held(pod, spec):
+            found.devices.add(resource_name=resource, device_ids=ids)
         try:
             uses = podspec.container_claims(pod, spec)
         except DrakkarError:

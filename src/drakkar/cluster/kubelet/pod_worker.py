@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from drakkar.cluster.kubelet import launcher, podspec, statuses
 from drakkar.cluster.kubelet.container_state import ContainerState
+from drakkar.cluster.kubelet.device_plugins import DeviceAllocationError
 from drakkar.cluster.kubelet.environment import Downward
 from drakkar.cluster.kubelet.launcher import Node, event
 from drakkar.cluster.kubelet.pod_containers import RETRY_SECONDS, PodContainers, sooner
@@ -64,7 +65,7 @@ class PodWorker:
         self._news = False
         self._verdict = statuses.Verdict()
         self._start_time = (pod.get("status") or {}).get("startTime") or rfc3339(node.clock.now())
-        self._set_up = False
+        self._set_up = self._rejected = False
         self._born = node.clock.monotonic()
         self._removed = False
         self._finished = False
@@ -159,6 +160,8 @@ class PodWorker:
             self._fail("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
             return await self._finish()
         if not self._set_up and not await self._prepare():
+            if self._rejected:
+                return await self._finish()
             return sooner(self._remaining_retry(), deadline)
         ended, delay = self._containers.step()
         if ended:
@@ -211,6 +214,20 @@ class PodWorker:
         finally:
             self._claiming.cancel()
             self._claiming = None
+        return await self._take_devices()
+
+    async def _take_devices(self) -> bool:
+        """What device plugins hand out. A pod for which there is none is rejected: it was sent here in error."""
+        if not self.node.devices.wants(self.pod):
+            return True
+        try:
+            await self.node.devices.allocate(self.pod)
+        except DeviceAllocationError as error:
+            message = f"Allocate failed due to {error.message}, which is unexpected"
+            event(self.node, self.pod, "Warning", error.reason, message)
+            self._verdict.reason, self._verdict.message = error.reason, f"Pod was rejected: {message}"
+            self._verdict.failed = self._verdict.terminal = self._rejected = True
+            return False
         return True
 
     def _is_returning(self) -> bool:
@@ -251,6 +268,7 @@ class PodWorker:
         """Every container has ended for good, or has to: clean up and say so; the object stays."""
         self._verdict.terminal = True
         await self._containers.stop()
+        self.node.devices.release([self.uid])
         unprepared = await self._unprepare()
         if (self.pod.get("status") or {}).get("phase") not in statuses.TERMINAL:
             await self._publish()
@@ -260,6 +278,7 @@ class PodWorker:
     async def _terminate(self) -> float | None:
         """The pod is being deleted, or is gone already."""
         await self._containers.stop()
+        self.node.devices.release([self.uid])
         self._verdict.terminal = True
         if not await self._unprepare():
             await self._publish()

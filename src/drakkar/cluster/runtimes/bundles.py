@@ -245,7 +245,9 @@ class BundleRuntime:
         return container
 
     def _inject(self, config: dict[str, Any], request: ContainerRequest) -> dict[str, Any]:
-        """The configuration with the edits of the requested CDI devices."""
+        """The configuration with the requested device nodes and the edits of the requested CDI devices."""
+        if request.nodes:
+            config = _with_nodes(config, request)
         if not request.cdi_devices:
             return config
         from drakkar.injection.cache import CdiCache  # the parser is not needed by clusters without devices
@@ -357,3 +359,20 @@ def _read_exit(bundle: Path) -> int | None:
 
 def _write_json(path: Path, document: dict[str, Any]) -> None:
     replace_file(path, json.dumps(document, separators=(",", ":")))
+
+
+def _with_nodes(config: dict[str, Any], request: ContainerRequest) -> dict[str, Any]:
+    """The configuration with nodes that a device plugin named; they are edits like any other."""
+    from drakkar.injection import edit
+    from drakkar.injection.host import lstat_node
+    from drakkar.injection.model import ContainerEdits, DeviceNode
+
+    nodes = [
+        DeviceNode(path=node.container, host_path=node.host, permissions=node.permissions) for node in request.nodes
+    ]
+    try:
+        return edit.apply(config, [ContainerEdits(device_nodes=tuple(nodes))], lstat_node).config
+    except DrakkarError as error:
+        raise ContainerError(
+            f"failed to add a device node: {error.message}", reason="CreateContainerError", subject=request.name
+        ) from error

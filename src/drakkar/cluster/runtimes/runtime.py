@@ -46,6 +46,15 @@ class Limits:
     memory_limit: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class HostNode:
+    """A device node of the host for a container: where it is here and there, permissions of r, w and m."""
+
+    host: str
+    container: str
+    permissions: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerRequest:
     """Everything a runtime needs to know of one container.
@@ -66,6 +75,7 @@ class ContainerRequest:
     mounts: Sequence[Mount] = ()
     cdi_devices: Sequence[str] = ()
     cdi_dirs: Sequence[Path] = ()
+    nodes: Sequence[HostNode] = ()
     hostname: str = ""
     user: User = User()
     limits: Limits = Limits()

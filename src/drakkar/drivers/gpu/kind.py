@@ -93,7 +93,7 @@ class GpuKind(DeviceKind):
         """Lost GPUs and those with an XID that is not the program's fault are unhealthy, with all their partitions."""
         health = {}
         pool = self.pool()
-        by_minor = {gpu.minor: _gpu_health(gpu) for gpu in self.machine.devices()}
+        by_minor = {gpu.minor: gpu_health(gpu) for gpu in self.machine.devices()}
         for device in pool.devices if pool else ():
             minor = int(device.name.split("-")[1])
             health[device.name] = by_minor.get(minor, Health("UNKNOWN"))
@@ -316,7 +316,8 @@ def _overlapping(board_name: str, minor: int, device: str, start: int, size: int
     return frozenset(names - {device})
 
 
-def _gpu_health(gpu: Gpu) -> Health:
+def gpu_health(gpu: Gpu) -> Health:
+    """Unhealthy when it fell off the bus or logged an XID that is not the program's fault."""
     if gpu.lost:
         return Health("UNHEALTHY", f"GPU {gpu.bus_id} has fallen off the bus")
     for code in reversed(gpu.xids):
