@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from drakkar.errors import DrakkarError
 
-__all__ = ["Cause", "Page", "cause_of", "causes", "filled", "page_of", "page_text"]
+__all__ = ["Cause", "Page", "cause_of", "causes", "filled", "page_of", "page_text", "placeholders"]
 
 
 class Cause(NamedTuple):
@@ -83,7 +83,7 @@ def page_text(code: str, *, width: int = 80) -> str:
     page, cause = page_of(code), cause_of(code)
     lines = [f"{code} ({cause.boundary}): {cause.meaning}"]
     for title in _SECTIONS:
-        if body := _open(getattr(page, title)):
+        if body := placeholders(getattr(page, title)):
             lines += ["", title.upper(), *textwrap.wrap(body, width - 2, break_long_words=False,
                                                        break_on_hyphens=False, initial_indent="  ",
                                                        subsequent_indent="  ")]  # fmt: skip
@@ -92,7 +92,7 @@ def page_text(code: str, *, width: int = 80) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _open(template: str) -> str:
+def placeholders(template: str) -> str:
     """A page's text outside of a verdict: placeholders stand for themselves, in capitals."""
     for word in ("namespace", "name", "kind", "node", "subject"):
         template = template.replace("{" + word + "}", word.upper())

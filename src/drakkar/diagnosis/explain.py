@@ -24,6 +24,7 @@ from drakkar.diagnosis import (
     workloads,
 )
 from drakkar.diagnosis.on_node import on_node
+from drakkar.diagnosis.defects import affecting
 from drakkar.diagnosis.situation import Situation
 from drakkar.diagnosis.targets import TargetError, pods_of_target, resolve_target
 from drakkar.diagnosis.verdict import HEALTHY, UNDECIDED, Evidence, Finding, Verdict, cause_of
@@ -90,13 +91,15 @@ def explain(snapshot: Snapshot, target: str, *, namespace: str = "default", node
     situation = Situation(snapshot)
     if node:
         finding = within_what_was_read(snapshot, on_node(situation, _pod_to_ask_about(snapshot, obj), node))
-        return Verdict(reference(obj), finding, tuple(_records(situation, obj))[:_SHOWN_RECORDS], snapshot.unread)
+        records = tuple(_records(situation, obj))[:_SHOWN_RECORDS]
+        return Verdict(reference(obj), finding, records, snapshot.unread, affecting(snapshot, finding.cause))
     finding = _own_finding(situation, obj)
     if finding.cause in _OPEN:
         wider = sorted((found for found in _wider(situation) if _is_about(found, obj)), key=rank)
         finding = wider[0] if wider else finding
     finding = within_what_was_read(snapshot, _with_changes(situation, finding))
-    return Verdict(reference(obj), finding, tuple(_records(situation, obj))[:_SHOWN_RECORDS], snapshot.unread)
+    records = tuple(_records(situation, obj))[:_SHOWN_RECORDS]
+    return Verdict(reference(obj), finding, records, snapshot.unread, affecting(snapshot, finding.cause))
 
 
 def _pod_to_ask_about(snapshot: Snapshot, obj: Object) -> Object:
@@ -130,7 +133,8 @@ def best_of(situation: Situation, gathered: Gathered) -> Verdict:
         obj = snapshot.get(kind, name, space)
         if obj is not None and kind in ("Pod", "ResourceClaim"):
             records += [record for record in _records(situation, obj) if record not in records]
-    return Verdict(best.subject, best, tuple(records[:_SHOWN_RECORDS]), snapshot.unread)
+    shown = tuple(records[:_SHOWN_RECORDS])
+    return Verdict(best.subject, best, shown, snapshot.unread, affecting(snapshot, best.cause))
 
 
 def rank(finding: Finding) -> tuple[int, int, int, str]:

@@ -43,6 +43,9 @@ def text(verdict: Verdict, *, width: int = WIDTH, records: bool = True) -> str:
         lines += ["", "ruled out"]
         for reason in verdict.finding.rules_out:
             lines += _wrapped(reason, width, first="  - ", rest="    ")
+    for defect, version in verdict.defects:
+        words = f"{defect.component} {version}: {defect.symptom} {defect.advice} ({defect.reference})"
+        lines += ["", *_wrapped(words, width, first="known defect of ", rest="    ")]
     for record in verdict.records if records else ():
         lines += ["", *_record(record, width)]
     for problem in verdict.unread:

@@ -47,7 +47,7 @@ class Entry:
         if self.healthy:
             return {"subject": self.subject, **counts, "ok": True, "sentence": self.finding.sentence}
         verdict = Verdict(self.subject, self.finding).to_dict()
-        for key in ("records", "unread", "target"):
+        for key in ("records", "unread", "target", "knownDefects"):
             del verdict[key]
         about = verdict.pop("subject")
         return {"subject": self.subject, **counts, "ok": False, **verdict, "about": about}

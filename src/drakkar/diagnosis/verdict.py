@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from drakkar.diagnosis.causes import Cause, cause_of, filled, page_of
+from drakkar.diagnosis.defects import Defect
 from drakkar.evidence.records import EvidenceRecord
 
 __all__ = ["HEALTHY", "UNDECIDED", "Cause", "Evidence", "Finding", "Verdict", "cause_of", "place_of"]
@@ -86,6 +87,7 @@ class Verdict:
     finding: Finding
     records: tuple[EvidenceRecord, ...] = ()
     unread: tuple[str, ...] = field(default=())
+    defects: tuple[tuple[Defect, str], ...] = ()  # known ones that may be behind it, with the version that is here
 
     @property
     def cause(self) -> str:
@@ -147,4 +149,5 @@ class Verdict:
             "confirm": self.confirm,
             "records": [record.to_dict() for record in self.records],
             "unread": list(self.unread),
+            "knownDefects": [{**defect.to_dict(), "version": version} for defect, version in self.defects],
         }

@@ -41,6 +41,9 @@ def read_node(
     if checkpoint is not None:
         files["dra_manager_state"] = checkpoint
     for directory in cdi_directories:
+        if directory.is_dir():
+            listed = files.get("cdi.txt", "") + f"{directory}:\n"
+            files["cdi.txt"] = listed + "".join(f"{path.name}\n" for path in _entries(directory))
         for path in _entries(directory):
             if path.suffix in (".yaml", ".json") and (text := _text(path)) is not None:
                 files[f"cdi/{path.name}"] = text

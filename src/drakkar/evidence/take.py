@@ -78,7 +78,7 @@ async def take(
     Args:
         captures: what is known from nodes, by node name.
         logs_of: (namespace, pod) pairs whose container logs are taken as well, since a container that names its
-            device is the proof of injection; by default the pods that use claims, if they are few.
+            device is the proof of injection; by default operands and pods that use claims, at most 64.
         namespace: what to read alone where the caller may not read all namespaces.
         now: the time to note; the real one by default.
         more: further kinds to list.
@@ -106,7 +106,7 @@ async def take(
         kubernetes_version=await _version(client),
         unread=tuple(unread),
     )
-    wanted = _pods_with_claims(snapshot) if logs_of is None else list(logs_of)
+    wanted = pods_worth_logs(snapshot, limit=_LOGGED_PODS) if logs_of is None else list(logs_of)
     return await with_logs(client, snapshot, wanted) if wanted else snapshot
 
 
@@ -164,15 +164,6 @@ _OPERAND: Final = re.compile(
 )
 
 
-def _pods_with_claims(snapshot: Snapshot) -> list[tuple[str, str]]:
-    pods = [
-        (namespace_of(pod), name_of(pod))
-        for pod in snapshot.all("Pod")
-        if (pod.get("spec") or {}).get("resourceClaims") and (pod.get("spec") or {}).get("nodeName")
-    ]
-    return pods if len(pods) <= _LOGGED_PODS else []
-
-
 async def _list(client: Client, kind: Resource, namespace: str) -> tuple[list[dict[str, Any]], str]:
     try:
         return (await client.list(kind)).items, ""
@@ -203,7 +194,9 @@ async def _log(client: Client, key: LogKey, lines: int) -> str | None:
         return None
     if answer.status != 200:
         return None
-    body = answer.body
+    body: Any = answer.body
+    if hasattr(body, "__aiter__"):  # a client in the server's own process gets the stream itself
+        body = b"".join([chunk async for chunk in body])
     if isinstance(body, bytes):
         return body.decode("utf-8", "replace")
     return body if isinstance(body, str) else None

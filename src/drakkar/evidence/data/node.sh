@@ -60,6 +60,9 @@ for directory in /etc/cdi /var/run/cdi; do
     done
 done
 
+ls -l "$ROOT/etc/cdi" "$ROOT/var/run/cdi" 2> /dev/null | sed "s|$ROOT/|/|" > "$out/cdi.txt"
+[ -s "$out/cdi.txt" ] || rm -f "$out/cdi.txt"
+
 # The kubelet, and the runtime that it really uses: many nodes have two.
 kubelet=""
 for process in "$ROOT"/proc/[0-9]*; do
