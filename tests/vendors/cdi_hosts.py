@@ -89,8 +89,21 @@ def build(host: str, folder: Path) -> tuple[Path, Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(mock.compiled(), target)
     served = folder / "machine.txt"
-    served.write_text(mock.machine_file(machine))
+    text = mock.machine_file(machine)
+    if "gpus" in document:
+        text = _first_gpus(text, document["gpus"])
+    for old, new in (document.get("served") or {}).items():
+        assert old in text, old
+        text = text.replace(old, new, 1)
+    served.write_text(text)
     return root, served
+
+
+def _first_gpus(text: str, number: int) -> str:
+    """The machine with only its first GPUs, without MIG."""
+    lines = text.splitlines()
+    gpus = [line for line in lines if line.startswith("gpu\t")][:number]
+    return "\n".join([line for line in lines if line.startswith(("driver\t", "cuda\t"))] + gpus) + "\n"
 
 
 def _machine(document: dict[str, Any], folder: Path) -> SimulatedMachine:

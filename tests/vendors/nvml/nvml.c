@@ -133,6 +133,7 @@ int nvmlInit_v2(void) {
 int nvmlShutdown(void) { ready = 0; return OK; }
 int nvmlSystemGetDriverVersion(char *v, unsigned n) { BEFORE return text(v, n, driver); }
 int nvmlSystemGetCudaDriverVersion_v2(int *v) { BEFORE *v = cuda; return OK; }
+int nvmlSystemGetCudaDriverVersion(int *v) { BEFORE *v = cuda; return OK; }
 int nvmlDeviceGetCount_v2(unsigned *n) { BEFORE *n = gpu_count; return OK; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **h) {
     BEFORE
