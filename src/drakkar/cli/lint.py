@@ -33,6 +33,14 @@ if TYPE_CHECKING:
 @click.option("--codes", is_flag=True, help="List everything that can be found, and stop.")
 @click.option("--fix", "fixing", is_flag=True, help="Put right what is certain, in the files; comments and order stay.")
 @click.option("--diff", is_flag=True, help="Print what --fix would change, and change nothing.")
+@click.option("--serve", metavar="[HOST]:PORT", help="Review what API servers ask about (a validating webhook).")
+@click.option("--tls-cert", type=click.Path(path_type=Path), help="Certificate of --serve, PEM.")
+@click.option("--tls-key", type=click.Path(path_type=Path), help="Private key of --serve, PEM.")
+@click.option(
+    "--deny",
+    type=click.Choice(["error", "warning", "info"]),
+    help="With --serve: refuse objects with findings from this severity on; others only warn.",
+)
 @click.option(
     "-o",
     "--output",
@@ -52,6 +60,10 @@ def command(
     codes: bool,
     fixing: bool,
     diff: bool,
+    serve: str | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    deny: str | None,
     output: str,
 ) -> None:
     """Review the files of PATH... before they are applied; a folder is read with everything in it, - is standard input.
@@ -64,6 +76,9 @@ def command(
 
     if codes:
         return _list_codes(output)
+    if serve is not None:
+        contexts = _contexts(target, driver, dcgm_exporter)
+        return _serve(serve, tls_cert, tls_key, deny or "", contexts, objects_on(recorded, kubeconfig, context))
     if not paths:
         raise click.UsageError("name a file or folder to review, or - for standard input")
     contexts = _contexts(target, driver, dcgm_exporter)
@@ -99,6 +114,37 @@ def _contexts(target: str, driver: str, exporter: str) -> list[Context]:
         )
     minors = range(int(match[1]), min(int(match[2] or match[1]), int(match[1]) + 20) + 1)
     return [Context(f"1.{minor}", driver, exporter) for minor in minors]
+
+
+def _serve(
+    address: str,
+    certificate: Path | None,
+    key: Path | None,
+    deny: str,
+    contexts: list[Context],
+    inventory: list[dict[str, Any]] | None,
+) -> None:
+    """Answer AdmissionReviews until a signal comes."""
+    import signal
+    import threading
+
+    from drakkar.cli.webhooks import serving
+    from drakkar.migration.webhook import answer
+
+    host, _, port = address.rpartition(":")
+    if not port.isdigit() or int(port) > 65535:
+        raise click.UsageError(f"--serve {address!r} is no [HOST]:PORT")
+    if certificate is None or key is None:
+        raise click.UsageError("--serve needs --tls-cert and --tls-key: API servers call webhooks by HTTPS only")
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    place = (host.strip("[]") or "0.0.0.0", int(port))  # noqa: S104 - what an empty host means everywhere
+    with serving(place, lambda body: answer(body, contexts, deny=deny, inventory=inventory), certificate, key) as taken:
+        click.echo(f"reviews at https://{place[0]}:{taken}/validate")
+        sys.stdout.flush()
+        while not ended.wait(0.5):
+            pass
 
 
 def _fix(

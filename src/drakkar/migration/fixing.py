@@ -131,10 +131,10 @@ def _holder(value: Object, steps: Steps) -> Any:
 
 def _remove(value: Object, finding: Finding) -> None:
     holder, last = _holder(value, finding.steps), finding.steps[-1]
-    if (isinstance(holder, dict) and last in holder) or (
-        isinstance(holder, list) and isinstance(last, int) and last < len(holder)
-    ):
-        del holder[last]
+    if isinstance(holder, dict):
+        holder.pop(last, None)
+    elif isinstance(holder, list) and isinstance(last, int) and last < len(holder):
+        holder.pop(last)
     _prune(value, finding.steps[:-1])
 
 

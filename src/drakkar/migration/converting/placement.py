@@ -33,10 +33,24 @@ def single_profile(spec: Object) -> str:
 
 def device_conditions(work: Work, steps: Steps, spec: Object, *, mig: bool) -> list[str]:
     """Conditions on devices instead of labels on nodes; what moves is taken out of the spec."""
+    if work.document.kind == "DaemonSet":
+        _daemons_stay(work, steps, spec)
+        return []
     found = _from_selector(work, steps, spec, mig=mig)
     found += _from_affinity(work, steps, spec, mig=mig)
     _preferences(work, steps, spec)
     return list(dict.fromkeys(found))
+
+
+def _daemons_stay(work: Work, steps: Steps, spec: Object) -> None:
+    """A DaemonSet makes a pod for every node that its labels admit, whatever its claims can have there."""
+    selector = spec.get("nodeSelector")
+    keys = [key for key in selector if is_gpu_label(key)] if isinstance(selector, dict) else []
+    for key in dict.fromkeys([*keys, *(key for term in _terms(spec) for key in labels_of(term))]):
+        message = (
+            f"{key} stays: it says on which nodes the DaemonSet has pods; GPU feature discovery has to keep running"
+        )
+        work.note("kept", "label-stays", (*steps, "nodeSelector" if key in keys else "affinity"), message)
 
 
 def _condition(work: Work, key: str, operator: str, values: list[str], *, mig: bool) -> str | None:
