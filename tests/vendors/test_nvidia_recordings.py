@@ -13,8 +13,10 @@ from drakkar.inventory.devices import semantic_version
 from drakkar.inventory.slices import slice_contents, slice_spec
 from drakkar.vendors.nvidia import models
 from drakkar.vendors.nvidia.gpu import Gpu
+from drakkar.vendors.nvidia.nvml_machine import NvmlMachine
 from drakkar.vendors.nvidia.published import PublishOptions, Shares, published_pool
 from drakkar.vendors.nvidia.simulated import build_machine
+from tests.vendors import nvml
 
 CASES = Path(__file__).parents[2] / "cases" / "slices"
 
@@ -64,6 +66,26 @@ def test_slices_equal_the_recorded_ones_save_for_their_order(name: str) -> None:
     theirs["devices"].sort(key=lambda device: device["name"])
     gpus = [gpu_of(device, model) for device in theirs["devices"]]
     pool = published_pool(gpus, "node1", options)
+    (content,) = slice_contents(pool)
+    assert slice_spec(pool, content, generation=1, count=1) == theirs
+
+
+@pytest.mark.parametrize("name", sorted(MACHINES))
+def test_a_machine_under_nvml_publishes_the_recorded_slices(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, options = MACHINES[name]
+    theirs = recorded(name)[0]["spec"]
+    theirs["devices"].sort(
+        key=lambda device: device["name"]
+    )  # NVML counts by bus address, that driver published at random
+    (tmp_path / "machine.txt").write_text(nvml.recorded_file(theirs["devices"]))
+    monkeypatch.setenv(nvml.VARIABLE, str(tmp_path / "machine.txt"))
+    nvml.install(tmp_path, "550.163.01")
+    machine = NvmlMachine("node1", tmp_path, system_root=tmp_path, device_root=tmp_path)
+    assert machine.poll() is False
+    pool = published_pool(machine.devices(), "node1", options)
+    machine.close()
     (content,) = slice_contents(pool)
     assert slice_spec(pool, content, generation=1, count=1) == theirs
 

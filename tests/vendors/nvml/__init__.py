@@ -12,6 +12,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 
 from drakkar.vendors.nvidia import files, mig
 from drakkar.vendors.nvidia.gpu import Gpu
@@ -67,6 +68,24 @@ def machine_file(machine: SimulatedMachine) -> str:
         lines.append("\t".join(map(str, ("gpu", *_gpu(gpu)))))
     for gpu in machine.gpus():
         lines += _mig(gpu)
+    return "\n".join(lines) + "\n"
+
+
+def recorded_file(devices: list[dict[str, Any]]) -> str:
+    """The text of a machine that NVIDIA's driver once published as these whole GPUs; what it did not say is absent."""
+    first = {name: next(iter(value.values())) for name, value in devices[0]["attributes"].items()}
+    major, minor, _ = first["cudaDriverVersion"].split(".")
+    lines = [f"driver\t{first['driverVersion']}", f"cuda\t{int(major) * 1000 + int(minor) * 10}"]
+    for device in devices:
+        said = {name: next(iter(value.values())) for name, value in device["attributes"].items()}
+        capability = said["cudaComputeCapability"].split(".")
+        memory = int(device["capacity"]["memory"]["value"].removesuffix("Gi")) << 30
+        words = (
+            "gpu", said["uuid"], said["productName"], "", "", device["name"].removeprefix("gpu-"), 0,
+            said["resource.kubernetes.io/pciBusID"], "0x0", "0x0", memory, _BRANDS[said["brand"]],
+            _ARCHITECTURES[said["architecture"]], capability[0], capability[1], -1, "-", 0, -1,
+        )  # fmt: skip
+        lines.append("\t".join(map(str, words)))
     return "\n".join(lines) + "\n"
 
 

@@ -89,6 +89,7 @@ class NvmlMachine:
         self._xids: dict[str, tuple[int, ...]] = {}
         self._time_slices: dict[str, int] = {}
         self._needs_recovery: set[str] = set()
+        self._loaded: str | None = None
         self._reason: Fault | None = None
         self._around: observed.Surroundings | None = None
         self._driver_version = ""
@@ -334,8 +335,11 @@ class NvmlMachine:
 
     def _look(self) -> None:
         self._majors = kernel.character_majors(self._system)
-        if self._library is not None and (self._library.replaced or kernel.driver_version(self._system) is None):
+        loaded = kernel.driver_version(self._system)
+        unloaded = self._loaded is not None and loaded is None  # never seen loaded: a host that does not show it (WSL)
+        if self._library is not None and (self._library.replaced or unloaded):
             self.close()  # exchanged or unloaded: the old handles mean nothing any more
+        self._loaded = loaded
         self._reason = None
         if self._library is None:
             self._open()
