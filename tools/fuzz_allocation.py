@@ -17,9 +17,20 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from drakkar.allocation import capacity, constraints, plans, pools, result, search, taints
+from drakkar.allocation import (
+    AllocationError,
+    Features,
+    Pod,
+    capacity,
+    constraints,
+    plans,
+    pools,
+    result,
+    search,
+    taints,
+)
 from tests.allocation import worlds
-from tools.vectors.allocation import plain, solve
+from tools.vectors.allocation import plain, share_ids, solve, state_of
 
 Json = dict[str, Any]
 
@@ -36,8 +47,26 @@ def random_case(seed: int) -> tuple[Json, None]:
 
 def ours(case: Json) -> Json:
     """Allocations, error and whether it is for the node only, in the oracle's words."""
+    if "nodes" in case:
+        return _on_first(case)
     allocations, error, node_only, _ = solve(case)
-    return {"allocations": plain(allocations), "error": error, "nodeOnly": node_only}
+    return {"allocations": plain(allocations), "error": error, "nodeOnly": node_only, "node": ""}
+
+
+def _on_first(case: Json) -> Json:
+    """Several nodes are asked as a scheduler asks them, and once more with everything prepared."""
+    state, answers = state_of(case), []
+    for _ in range(2):
+        answer: Json = {"allocations": None, "error": None, "nodeOnly": False, "node": ""}
+        try:
+            features = Features.from_json(case.get("features"))
+            found = Pod(state, case["claims"], features=features, share_id=share_ids()).on_first(case["nodes"])
+            if found is not None:
+                answer["allocations"], answer["node"] = plain(found[1].results), found[0]["metadata"]["name"]
+        except AllocationError as error:
+            answer["error"], answer["nodeOnly"] = error.message, error.node_only
+        answers.append(answer)
+    return answers[0] if answers[0] == answers[1] else {**answers[1], "error": f"the second time {answers[1]}"}
 
 
 def difference(mine: Json, theirs: Json) -> str:
@@ -46,6 +75,7 @@ def difference(mine: Json, theirs: Json) -> str:
         "allocations": plain(theirs["allocations"]),
         "error": theirs["error"],
         "nodeOnly": bool(theirs.get("nodeOnly")),
+        "node": theirs.get("node") or "",
     }
     return next((field for field, value in wanted.items() if mine[field] != value), "")
 

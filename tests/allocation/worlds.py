@@ -18,7 +18,7 @@ SELECTORS = (
     "!device.allowMultipleAllocations || device.attributes['{d}'].?n.orValue(0) < 2",
     "true",
 )
-MATCHABLE = ("a.example.com/g", "resource.kubernetes.io/root", "b.example.com/n", "a.example.com/v")
+MATCHABLE = ("a.example.com/g", "resource.kubernetes.io/root", "b.example.com/n", "a.example.com/v", "x.example.com/d")
 TOLERATIONS = (
     {"operator": "Exists"},
     {"key": "t0", "operator": "Exists"},
@@ -48,9 +48,16 @@ def random_case(seed: int) -> Json:
         "claims": claims,
         "node": {"metadata": {"name": "node-1", "uid": "n", "labels": {"zone": "a"}}},
     }
+    if "nodes" in quirks:
+        # The claims go to the first of several nodes that fits; node-3 has nothing of its own.
+        del case["node"]
+        names = r.sample(("node-1", "node-2", "node-3"), r.randint(1, 3))
+        case["nodes"] = [{"metadata": {"name": name, "uid": name, "labels": {"zone": "a"}}} for name in names]
     if "alloc" in quirks:
-        case["allocatedClaims"] = _allocated(r, slices)
+        case["allocatedClaims"] = _allocated(r, slices, 0.95 if "full" in quirks else 0.3)
     gates = {name: True for name in ALPHA if "alpha" in quirks and r.random() < 0.4}
+    if "derived" in quirks and r.random() < 0.8:
+        gates["derivedAttributes"] = True
     gates.update({name: False for name in BETA if "gates" in quirks and r.random() < 0.2})
     if gates.get("consumableCapacity") is False:
         gates["fractionalCapacityRange"] = False
@@ -60,7 +67,17 @@ def random_case(seed: int) -> Json:
     return case
 
 
-ALPHA = ("listTypeAttributes", "optionalNodeOperations", "compatibilityGroups")
+ALPHA = ("listTypeAttributes", "optionalNodeOperations", "compatibilityGroups", "derivedAttributes")
+DERIVED = (
+    "device.attributes['{d}'].?n.orValue(0)",
+    "device.attributes['{d}'].?g.orValue('x')",
+    "device.driver",
+    "device.attributes['{d}'].n > 1",
+    "[device.driver, 'x']",
+    "device.attributes['{d}'].g",
+    "{'a': 1}",
+)
+"""What requests compute of a device: usual values, a list, what fails on some devices, what is of no allowed type."""
 BETA = (
     "adminAccess",
     "prioritizedList",
@@ -92,6 +109,9 @@ QUIRKS = (
     "gates",
     "groups",
     "operations",
+    "derived",
+    "nodes",
+    "full",
 )
 
 
@@ -249,6 +269,9 @@ def _exact(r: random.Random, quirks: set[str], classes: list[str], *, sub: bool 
         exact["selectors"] = [_selector(r) for _ in range(r.randint(1, 2))]
     if "admin" in quirks and not sub and r.random() < 0.4:
         exact["adminAccess"] = r.random() < 0.8
+    if "derived" in quirks and r.random() < 0.5:
+        expression = r.choice(DERIVED).replace("{d}", r.choice(DRIVERS))
+        exact["derivedAttributes"] = [{"name": r.choice(MATCHABLE), "expression": expression}]
     if "taints" in quirks and r.random() < 0.5:
         exact["tolerations"] = [r.choice(TOLERATIONS)]
     if ("shares" in quirks or "plaincap" in quirks) and r.random() < 0.5:
@@ -269,11 +292,11 @@ def _constraint(r: random.Random, requests: list[Json]) -> Json:
     return constraint
 
 
-def _allocated(r: random.Random, slices: list[Json]) -> list[Json]:
-    claims = []
+def _allocated(r: random.Random, slices: list[Json], share: float) -> list[Json]:
+    claims: list[Json] = []
     for item in slices:
         for device in item["spec"].get("devices", ()):
-            if r.random() > 0.3:
+            if r.random() > share:
                 continue
             spec = item["spec"]
             result: Json = {

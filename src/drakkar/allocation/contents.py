@@ -92,21 +92,24 @@ def rows(driver: str, devices: Sequence[Mapping[str, Any]], reads: Sequence[Read
     """Per device of a simple slice what a selector reads of it, hashable; equal rows get equal answers.
 
     An attribute is its kind and value, a capacity its text. A name in the driver's own domain may be published with or
-    without it; both are in the row.
+    without it.
     """
     found: list[list[Any]] = []
+    maps: dict[str, list[Mapping[str, Any]]] = {}
     for field, domain, name in reads:
         if field == "driver":
             continue
         if field == "allowMultipleAllocations":
             found.append([device.get(field) for device in devices])
             continue
+        values = maps.get(field)
+        if values is None:
+            values = maps[field] = [device.get(field) or _EMPTY for device in devices]
         shown = _amount if field == "capacity" else _scalar
-        values = [device.get(field) or _EMPTY for device in devices]
-        full = f"{domain}/{name}"
-        found.append([shown(each[full]) if full in each else None for each in values])
-        if domain == driver:
-            found.append([shown(each[name]) if name in each else None for each in values])
+        full, bare = f"{domain}/{name}", name if domain == driver else ""
+        found.append(
+            [shown(each[full]) if full in each else shown(each[bare]) if bare in each else None for each in values]
+        )
     return list(zip(*found, strict=True)) if found else [()] * len(devices)
 
 

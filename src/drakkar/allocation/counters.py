@@ -76,6 +76,10 @@ class CounterLedger:
                         known = self._consumers.get(raw["name"])
                         self._consumers[raw["name"]] = entries if known is None else [*known, *entries]
         self._group_of = self._grouped()
+        self.groups = {
+            name: self._group_of[entries[0].get("counterSet", "")] for name, entries in self._consumers.items()
+        }
+        """The group of counter sets that each consuming device takes from."""
         self._left = {name: dict(counters) for name, counters in self._totals.items()}
         self._offsets: dict[str, dict[str, int]] = {}
         self._kinds: dict[str, int] = {}  # equal for counter sets of equal content and place
@@ -95,7 +99,7 @@ class CounterLedger:
             return name
 
         for entries in self._consumers.values():
-            for entry in entries[1:]:
+            for entry in entries[1:] if len(entries) > 1 else ():
                 leader[lead(entry.get("counterSet", ""))] = lead(entries[0].get("counterSet", ""))
         numbers: dict[str, int] = {}
         return {name: numbers.setdefault(lead(name), len(numbers)) for name in self._totals}
@@ -133,10 +137,6 @@ class CounterLedger:
     def consumes(self, device: str) -> bool:
         """Whether the device takes anything from the counters, be it zero."""
         return device in self._consumers
-
-    def group(self, device: str) -> int:
-        """The group of counter sets that a consuming device takes from."""
-        return self._group_of[self._consumers[device][0].get("counterSet", "")]
 
     def vector(self, device: str) -> int | None:
         """What a device takes, packed like `left` of its group; None if that is more than there is in total."""
@@ -178,7 +178,7 @@ class CounterLedger:
             left[counter] = after = before - amount if in_use else before + amount
             self._negative += (after < 0) - (before < 0)
             change += (after - before) << self._offsets[name][counter]
-        self.left[self.group(device)] += change
+        self.left[self.groups[device]] += change
 
     def in_use(self, device: str) -> bool:
         """Whether the device's consumption is subtracted."""

@@ -311,12 +311,12 @@ class NodeView:
                 continue
             self.guards += ledger.guards
             self.members += [0] * len(ledger.guards)
-            for number, name in enumerate(body.names):
-                group = first
-                if ledger.consumes(name):
-                    group += ledger.group(name)
-                    self.members[group] |= 1 << (offset + number)
+            members, groups = self.members, ledger.groups
+            for number, name in enumerate(body.names, offset):
+                group = first + groups.get(name, 0)
                 self.group_of.append(group)
+                if name in groups:
+                    members[group] |= 1 << number
         self.vectors = [UNKNOWN] * self.size
         self._counted = [{} for _ in self.guards]
         for bits in self.members:

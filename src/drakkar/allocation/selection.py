@@ -241,12 +241,19 @@ def _selected(
     alive = list(range(len(record.names)))
     failures: dict[int, Failure] = {}
     for selector, by_class, number in chain:
+        if not alive:
+            break
         kind = "class" if by_class else "claim"
         if selector.problem:
             failure = Failure(kind, f"selector #{number}: {COMPILE}: {selector.problem}")
             failures.update(dict.fromkeys(alive, failure))
             alive = []
             break
+        whole = len(alive) == len(record.names)
+        known = record.selected.get(selector) if whole else None
+        if known is not None:
+            alive = known
+            continue
         found = selector.answers(record, alive, deadline)
         for place, answer in zip(alive, found, strict=True):
             if isinstance(answer, str):
@@ -254,8 +261,8 @@ def _selected(
                 text = f"selector #{number} on device {device.key}: {RUNTIME}: {answer}"
                 failures[place] = Failure(kind, text, device)
         alive = [place for place, answer in zip(alive, found, strict=True) if answer is True]
-        if not alive:
-            break
+        if whole and not failures:
+            remember(record.selected, selector, alive)
     ok = 0
     for place in alive:
         ok |= 1 << place

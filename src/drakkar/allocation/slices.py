@@ -66,6 +66,7 @@ class SliceRecord:
         "raw_devices",
         "readable",
         "references",
+        "selected",
         "selector",
         "shareable",
         "simple",
@@ -89,6 +90,7 @@ class SliceRecord:
         self.skip_operations: list[str] = spec.get("skipNodeOperations") or []
         self.raw_devices: list[Mapping[str, Any]] = spec.get("devices") or []
         self._devices: dict[int, Device] = {}
+        self.selected: dict[Any, list[int]] = {}  # the devices that a selector accepts, see `selection`
         try:
             self._look_at_devices()
         except QuantityError as error:
