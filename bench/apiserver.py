@@ -1,7 +1,8 @@
 """The API server alone: latency of reads, cost of writes (HTTPS, durable, in process), big lists, watchers, memory.
 
 The server runs in a process of its own; the client speaks HTTP/1.1 over TLS with as little code as possible, so that
-what is measured is mostly the server.
+what is measured is mostly the server. Where kube-apiserver and etcd are built (`python -m tools.realkube`), the same
+client asks them the same in the same run, and the last table has both: ours with its durable log, theirs with etcd.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import ssl
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -25,13 +27,17 @@ from drakkar.cluster.apiserver.inprocess import InProcessTransport
 from drakkar.cluster.apiserver.server import ApiServer
 from drakkar.cluster.apiserver.serving import serve
 from drakkar.cluster.store import Log, Store
+from drakkar.kube import kubeconfig
 from drakkar.kube.client import Client
+from drakkar.kube.https import HttpsTransport
 from drakkar.kube.resources import CONFIG_MAPS
+from tools.realkube import build as realkube
+from tools.realkube.cluster import RealCluster
 
 TOKEN = "bench"
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 READS, READ_RATE = 500, 1000
-WRITES, WRITERS = 600, 8
+WRITES, WRITERS = 1000, 32
 WATCHERS = 1000
 PODS = 10_000
 
@@ -45,7 +51,7 @@ async def _measure(runs: int) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         keys = pki.prepare(Path(folder) / "pki").wait()
         context = ssl.create_default_context(cafile=str(keys.authority))
-        plain, durable, inside, gets = [], [], [], []
+        plain, durable, inside, gets, durable_gets = [], [], [], [], []
         lists: list[float] = []
         spread: list[float] = []
         sizes: list[float] = []
@@ -58,12 +64,13 @@ async def _measure(runs: int) -> bool:
             with _Server(folder, context, "--data") as server:
                 await server.write(50)
                 durable.append(await server.write(WRITES))
+                durable_gets.append(await server.get_p99())
             with _Server(folder, context, "--pods") as server:
                 lists.append(await server.list_pods())
                 spread.append(await server.fan_out())
             inside.append(await _inside())
     ratio = [after / before for before, after in zip(plain, durable, strict=True)]
-    return show(
+    holds = show(
         [
             Figure("GET of one object, p99 at 1,000 requests/s", gets, "ms", 2.0),
             Figure("write over HTTPS", plain, "ms", 1000 / 1200),
@@ -74,29 +81,44 @@ async def _measure(runs: int) -> bool:
             Figure("memory of an idle server", sizes, "MB", 60.0),
         ]
     )
+    return await _compared(runs, durable, durable_gets) and holds
 
 
-class _Server:
-    """A server process and a client for it."""
+async def _compared(runs: int, writes: list[float], gets: list[float]) -> bool:
+    """Both servers side by side; true if the other is not here."""
+    binaries = realkube.built()
+    if binaries is None:
+        print("\nnot compared with kube-apiserver and etcd: `python -m tools.realkube` builds them")
+        return True
+    their_writes, their_gets = [], []
+    with RealCluster(binaries, only=("etcd", "kube-apiserver")) as cluster:
+        connection = kubeconfig.load(cluster.kubeconfig)
+        context = HttpsTransport(connection).tls()
+        assert isinstance(context, ssl.SSLContext)
+        peer = _Peer(context, int(connection.server.rpartition(":")[2]))
+        await peer.write(200)
+        for _ in range(runs):
+            their_writes.append(await peer.write(WRITES))
+            their_gets.append(await peer.get_p99())
+    print("\nkube-apiserver with etcd, and ours with its log:\n")
+    share = statistics.median(writes) / statistics.median(their_writes)
+    return show(
+        [
+            Figure("write, kube-apiserver and etcd", their_writes, "ms"),
+            Figure("write, ours", writes, "ms"),
+            Figure("ours / theirs", [share], "×", 1.0),
+            Figure("GET p99 at 1,000 requests/s, kube-apiserver", their_gets, "ms"),
+            Figure("GET p99 at 1,000 requests/s, ours", gets, "ms"),
+        ]
+    )
 
-    def __init__(self, folder: str, context: ssl.SSLContext, *options: str) -> None:
-        self._context = context
+
+class _Peer:
+    """A client of an API server on this machine."""
+
+    def __init__(self, context: ssl.SSLContext, port: int) -> None:
+        self._context, self._port = context, port
         self._count = 0
-        words = [sys.executable, "-m", "bench.apiserver", folder, *options]
-        self._process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        self._port = int(self._process.stdout.readline())
-
-    def __enter__(self) -> _Server:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    async def memory(self) -> float:
-        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
 
     async def get_p99(self) -> float:
         """Milliseconds, with requests spaced evenly over four connections."""
@@ -115,7 +137,7 @@ class _Server:
         return sorted(taken)[int(len(taken) * 0.99)]
 
     async def write(self, count: int) -> float:
-        """Milliseconds per create, eight clients at once."""
+        """Milliseconds per create, many clients at once."""
         links = [await self._connect() for _ in range(WRITERS)]
         names = iter(range(self._count, self._count + count))
         self._count += count
@@ -152,6 +174,27 @@ class _Server:
     async def _connect(self) -> _Link:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port, ssl=self._context, limit=1 << 26)
         return _Link(reader, writer)
+
+
+class _Server(_Peer):
+    """A server process of ours and a client for it."""
+
+    def __init__(self, folder: str, context: ssl.SSLContext, *options: str) -> None:
+        words = [sys.executable, "-m", "bench.apiserver", folder, *options]
+        self._process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        super().__init__(context, int(self._process.stdout.readline()))
+
+    def __enter__(self) -> _Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    async def memory(self) -> float:
+        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
 
 
 class _Link:

@@ -69,7 +69,7 @@ class HttpsTransport:
             auth = None
             if self._connection.username:
                 auth = aiohttp.BasicAuth(self._connection.username, self._connection.password)
-            connector = aiohttp.TCPConnector(ssl=self._tls(), limit=0)
+            connector = aiohttp.TCPConnector(ssl=self.tls(), limit=0)
             self._opened = aiohttp.ClientSession(
                 self._connection.server, connector=connector, auth=auth, raise_for_status=False, auto_decompress=True
             )
@@ -85,7 +85,8 @@ class HttpsTransport:
                 raise KubeconfigError(f"cannot read the token: {error}") from error
         return {"Authorization": f"Bearer {token}"} if token else {}
 
-    def _tls(self) -> ssl.SSLContext | bool:
+    def tls(self) -> ssl.SSLContext | bool:
+        """What the connection's server is checked with; False for plain HTTP. Raises `KubeconfigError`."""
         connection = self._connection
         if not connection.server.startswith("https:"):
             return False
