@@ -68,6 +68,8 @@ def with_changes(situation: Situation, pod: Object, finding: Finding) -> Finding
     if finding.cause not in _CHANGEABLE:
         return finding
     answers = answers_for(situation, pod, situation.claims_of(pod))
+    if answers.fits:
+        return finding
     known = {item.text for item in finding.evidence}
     evidence = (*finding.evidence, *(item for item in answers.evidence() if item.text not in known))
     changes = [] if "it would fit with" in finding.next_step else answers.changes()
@@ -86,6 +88,7 @@ _CHANGEABLE: Final = frozenset(
         "counters-exhausted",
         "constraint-unsatisfiable",
         "node-mismatch",
+        "unschedulable-other",
     }
 )
 

@@ -21,7 +21,8 @@ from drakkar.diagnosis.verdict import UNDECIDED, Evidence, Finding
 from drakkar.errors import DrakkarError
 from drakkar.evidence.snapshot import name_of, namespace_of, reference
 from drakkar.scheduling.filters import Rejection
-from drakkar.scheduling.reasons import most_free, nearest
+from drakkar.scheduling.pods import PodFacts
+from drakkar.scheduling.reasons import most_free, nearest, reasons, sentence
 
 __all__ = ["Answers", "answers_for", "as_claim", "cause_and_sentence", "finding_of", "label_of", "stages"]
 
@@ -121,18 +122,37 @@ def finding_of(situation: Situation, pod: Object, answers: Answers) -> Finding |
             affects=affected(situation.snapshot, pod),
             boundary="allocation",
         )
+    if answers.claims and not (answers.fits or answers.refusals or answers.errors):
+        return _no_node_takes_it(situation, pod)
     if answers.fits or not answers.refusals:
         return None
     name = answers.nearest[0]
     refusal = answers.refusals[name]
-    cause, sentence = cause_and_sentence(refusal, answers)
+    cause, told = cause_and_sentence(refusal, answers)
     changes = answers.changes()
     return Finding(
         cause,
         reference(pod),
-        sentence,
+        told,
         tuple(answers.evidence()),
         f"it would fit with: {'; or '.join(changes[:_SHOWN])}" if changes else "ask for less, or add devices",
+        affects=affected(situation.snapshot, pod),
+    )
+
+
+def _no_node_takes_it(situation: Situation, pod: Object) -> Finding | None:
+    """No node gets as far as the devices: labels, taints or room of the nodes themselves keep the pod off."""
+    rejections = {name: one for name, one in situation.rejections(pod).items() if one is not None}
+    if not rejections:
+        return None
+    facts = PodFacts({**pod, "spec": {**(pod.get("spec") or {}), "nodeName": ""}})
+    found = reasons(facts, situation.node_states, rejections)
+    return Finding(
+        "node-mismatch",
+        reference(pod),
+        f"no node takes pod {name_of(pod)}, whatever its devices: {sentence(found, len(rejections))}",
+        tuple(Evidence(f"node {one.nodes[0]}: {one.text}", f"Node/{one.nodes[0]}") for one in found[:_SHOWN]),
+        "change what the pod asks of nodes, or the nodes",
         affects=affected(situation.snapshot, pod),
     )
 
