@@ -83,6 +83,7 @@ class Stage:
         made: list[Object] = []
         try:
             self._create(_object("Namespace", namespace, labels=incident.get("labels")))
+            self._settled(namespace)
             for step in incident.get("steps") or ():
                 self._step(step, namespace, made)
             return self._judged(incident, namespace)
@@ -90,6 +91,13 @@ class Stage:
             return [f"raised {type(error).__name__}: {error}"]
         finally:
             self._undo(incident, namespace, made)
+
+    def _settled(self, namespace: str) -> None:
+        """Until the namespace has its service account, without which no pod is admitted."""
+        end = time.monotonic() + PATIENCE
+        while not self._do(self._client.list(resources.SERVICE_ACCOUNTS, namespace)).items:
+            assert time.monotonic() < end, f"namespace {namespace} has no service account"
+            time.sleep(_LOOK_AGAIN)
 
     def _step(self, step: Object, namespace: str, made: list[Object]) -> None:
         ((verb, what),) = step.items()

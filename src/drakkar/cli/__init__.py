@@ -7,6 +7,7 @@ sentence.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -21,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("plan", "Say whether manifests would fit, where, what is left, and what must go."),
     "free": ("free", "Say how many devices are free, and what still fits."),
     "who": ("who", "Say which pod, claim and container has a device, since when."),
+    "top": ("top", "Watch nodes, devices, their holders, and pods that wait for devices."),
     "metrics": ("metrics", "Print or serve the cluster's devices as Prometheus metrics."),
     "board": ("board", "Serve a page that shows nodes, devices, claims and waiting pods."),
     "fault": ("fault", "Break a simulated node on purpose."),
@@ -37,6 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "migrate": ("migrate", "Move manifests from nvidia.com/gpu to claims, with a way back."),
     "cdi": ("cdi.group", "List, check and apply Container Device Interface files."),
     "hook": ("hook", "What a runtime runs beside a container before it starts: links, loader cache, modes."),
+    "completion": ("completion", "Print a script that completes commands in a shell."),
     "version": ("version", "Print the version."),
 }
 
@@ -45,7 +48,7 @@ def listing() -> str:
     """The help of `drakkar` itself."""
     width = max(map(len, COMMANDS))
     commands = "\n".join(f"  {name.ljust(width)}  {about}" for name, (_, about) in COMMANDS.items())
-    return f"""Usage: drakkar [OPTIONS] COMMAND [ARGS]...
+    return f"""Usage: {program()} [OPTIONS] COMMAND [ARGS]...
 
   {ABOUT}
 
@@ -57,9 +60,14 @@ Commands:
 {commands}"""
 
 
+def program() -> str:
+    """What people typed: kubectl finds ``kubectl-drakkar`` as a plugin of its own."""
+    return "kubectl drakkar" if os.path.basename(sys.argv[0]) == "kubectl-drakkar" else "drakkar"  # noqa: PTH119
+
+
 def main() -> None:
     """The console script."""
-    if sys.argv[1:] in ([], ["-h"], ["--help"]):
+    if sys.argv[1:] in ([], ["-h"], ["--help"]) and "_DRAKKAR_COMPLETE" not in os.environ:
         print(listing())
         return
     from drakkar.errors import DrakkarError
@@ -81,11 +89,11 @@ def main() -> None:
 
 def _run(arguments: list[str]) -> int:
     """Runs the command and returns its status; those that run once per container do without click."""
-    if arguments[0] == "hook":
+    if arguments[:1] == ["hook"]:
         from drakkar.hooks.commands import main as hook
 
         return hook(arguments[1:])
-    if arguments[0] == "cdi":
+    if arguments[:1] == ["cdi"]:
         from drakkar.cli.cdi.quick import quickly
 
         if quickly(arguments[1:]):
@@ -95,7 +103,9 @@ def _run(arguments: list[str]) -> int:
     from drakkar.cli.root import root
 
     try:
-        code = root(standalone_mode=False)  # click hands the status of `Exit` back instead of raising it
+        code = root(
+            prog_name=program(), complete_var="_DRAKKAR_COMPLETE", standalone_mode=False
+        )  # click hands the status of `Exit` back instead of raising it
     except click.exceptions.Abort:
         return 130
     except click.ClickException as error:
@@ -107,7 +117,6 @@ def _run(arguments: list[str]) -> int:
 def _show_defect(error: Exception) -> None:
     """Something we did not think of: say so in one sentence, keep the traceback for those who want it."""
     import logging
-    import os
 
     if logging.getLogger().handlers:  # otherwise logging would print it
         logging.getLogger("drakkar").critical("a defect", exc_info=error)

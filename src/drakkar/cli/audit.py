@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from drakkar.cli.options import emit, output, table
+from drakkar.cli.printing import coloured
 from drakkar.cli.snapshots import read, source, warn_unread
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def _show(found: Audit, rights: bool) -> None:
     for notice in found.notices:
         mark = "!!" if notice.level == "warning" else "  "
         text = f"{mark} {notice.subject}: {notice.sentence} ({notice.code})"
-        click.echo(textwrap.fill(text, 80, subsequent_indent="     ", break_long_words=False, break_on_hyphens=False))
+        folded = textwrap.fill(text, 80, subsequent_indent="     ", break_long_words=False, break_on_hyphens=False)
+        click.echo(coloured(folded))
         for item in notice.evidence[:3] if notice.level == "warning" else ():
             line = f"   - {item.text}" + (f" ({item.source})" if item.source else "")
             click.echo(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from drakkar.cli.options import connection, emit
+from drakkar.cli.printing import coloured
 
 if TYPE_CHECKING:
     from drakkar.diagnosis.survey import Survey
@@ -22,7 +23,6 @@ _FORMS = ("text", "wide", "json", "yaml", "sarif", "junit")
 @click.command("doctor")
 @click.argument("targets", nargs=-1, metavar="[BUNDLE] [TARGET]")
 @click.option("--bundle", type=click.Path(path_type=Path), help="A bundle (folder or tar) instead of a cluster.")
-@click.option("-A", "--all-namespaces", is_flag=True, help="Workloads of every namespace (as without -n).")
 @click.option("--watch", is_flag=True, help="Look again and again, and tell what changes.")
 @click.option("--every", type=click.FloatRange(0.1), default=3.0, show_default=True, help="Seconds between two looks.")
 @click.option("--explain-cause", "code", metavar="CODE", default="", help="The page about a cause; `list` lists them.")
@@ -31,7 +31,6 @@ _FORMS = ("text", "wide", "json", "yaml", "sarif", "junit")
 def command(
     targets: tuple[str, ...],
     bundle: Path | None,
-    all_namespaces: bool,
     watch: bool,
     every: float,
     code: str,
@@ -59,7 +58,7 @@ def command(
             _print_page(code, output)
             return
         place, target = _sorted_out(targets, bundle)
-        space = "" if all_namespaces else namespace
+        space = namespace
         if watch:
             from drakkar.cli.watching import watch as follow
 
@@ -138,7 +137,7 @@ def _diagnose(snapshot: Snapshot, target: str, namespace: str, here: str, form: 
         if not found.verdict.healthy:
             _print_verdict(found.verdict, form)
             click.echo()
-        click.echo(survey_text(found, width=_width(form)), nl=False)
+        click.echo(coloured(survey_text(found, width=_width(form))), nl=False)
     elif form in ("json", "yaml"):
         emit(found.to_dict(), form)
     else:

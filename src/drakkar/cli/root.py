@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 import drakkar
 from drakkar.cli import ABOUT, COMMANDS, listing
@@ -19,11 +20,17 @@ class _Commands(click.Group):
         found = COMMANDS.get(cmd_name)
         if found is None:
             return None
-        module, short_help = found
-        if ctx.resilient_parsing:
-            return click.Command(cmd_name, short_help=short_help)
+        module, _ = found
         command: click.Command = import_module(f"drakkar.cli.{module}").command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands by their names, none of them loaded."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [
+            CompletionItem(name, help=about) for name, (_, about) in COMMANDS.items() if name.startswith(incomplete)
+        ]
 
     def get_help(self, ctx: click.Context) -> str:
         return listing()

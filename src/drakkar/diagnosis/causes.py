@@ -81,7 +81,8 @@ def page_text(code: str, *, width: int = 80) -> str:
     import textwrap
 
     page, cause = page_of(code), cause_of(code)
-    lines = [f"{code} ({cause.boundary}): {cause.meaning}"]
+    lines = textwrap.wrap(f"{code} ({cause.boundary}): {cause.meaning}", width, subsequent_indent="  ",
+                          break_on_hyphens=False)  # fmt: skip
     for title in _SECTIONS:
         if body := placeholders(getattr(page, title)):
             lines += ["", title.upper(), *textwrap.wrap(body, width - 2, break_long_words=False,
