@@ -14,6 +14,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from drakkar.cluster.apiserver.inprocess import InProcessTransport
 from drakkar.cluster.apiserver.server import ApiServer
 from drakkar.cluster.controllers.group import run_controllers
 from drakkar.cluster.scheduler.scheduler import Scheduler
-from drakkar.cluster.store import Store
+from drakkar.cluster.store import Collection, Store
 from drakkar.kube.client import Client
 from drakkar.kube.informers import Informer
 from drakkar.kube.resources import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES
@@ -72,30 +73,42 @@ def _measured(nodes: int) -> Json:
 async def _fill(nodes: int) -> Json:
     server = ApiServer(Store())
     user = Client(InProcessTransport(server), user_agent="bench")
-    await _furnish(user, nodes)
-    controllers = run_controllers(_client(server, "kube-controller-manager"), without=["node-lifecycle"])
-    scheduler = Scheduler(_client(server, "kube-scheduler"))
+    await furnish(user, nodes)
+    controllers = run_controllers(client_of(server, "kube-controller-manager"), without=["node-lifecycle"])
+    scheduler = Scheduler(client_of(server, "kube-scheduler"))
     await controllers.start()
     await scheduler.start()
-    kubelets = _InstantKubelets(_client(server, "kubelet"))
+    accounts = server.store.collection("serviceaccounts")
+    await until(accounts, lambda: accounts.get("default/default") is not None)
+    kubelets = _InstantKubelets(client_of(server, "kubelet"))
     await kubelets.start()
     gc.collect()
-    empty = _megabytes()
+    empty = megabytes()
     wanted = nodes * PODS_PER_NODE
     begun, busy = time.perf_counter(), time.process_time()
     for number in range(wanted):
-        await user.create(PODS, _pod(number, gpu=number % PODS_PER_NODE < GPUS))
+        await user.create(PODS, pod_of(number, gpu=number % PODS_PER_NODE < GPUS))
     await kubelets.running(wanted)
     seconds, cpu = time.perf_counter() - begun, time.process_time() - busy
-    megabytes = _megabytes()
+    full = megabytes()
     await scheduler.stop()
     await controllers.stop()
     await kubelets.stop()
     await server.close()
-    return {"pods": wanted, "seconds": seconds, "cpu": cpu, "megabytes": megabytes, "empty": empty}
+    return {"pods": wanted, "seconds": seconds, "cpu": cpu, "megabytes": full, "empty": empty}
 
 
-def _client(server: ApiServer, name: str) -> Client:
+async def until(collection: Collection, true: Callable[[], bool]) -> None:
+    """Return when something is true, which changes with the collection."""
+    watcher = collection.subscribe()
+    while not true():
+        watcher.take()
+        await watcher.wait()
+    collection.unsubscribe(watcher)
+
+
+def client_of(server: ApiServer, name: str) -> Client:
+    """A client in the process that calls itself `name`."""
     return Client(InProcessTransport(server), user_agent=name)
 
 
@@ -168,7 +181,7 @@ class _InstantKubelets:
             self._changed.set()
 
 
-async def _furnish(user: Client, nodes: int) -> None:
+async def furnish(user: Client, nodes: int) -> None:
     """Nodes with published GPUs, a class and a claim template."""
     device_class = {"metadata": {"name": "gpu.nvidia.com"}, "spec": {"selectors": [{"cel": {"expression": SELECTOR}}]}}
     await user.create(DEVICE_CLASSES, device_class)
@@ -207,7 +220,8 @@ def _gpu(node: str, index: int) -> Json:
     return {"name": f"gpu-{index}", "attributes": attributes, "capacity": {"memory": {"value": "81559Mi"}}}
 
 
-def _pod(number: int, *, gpu: bool) -> Json:
+def pod_of(number: int, *, gpu: bool) -> Json:
+    """A pod of one container, which wants a GPU by the template `one` or not."""
     container: Json = {
         "name": "main",
         "image": "cuda:1",
@@ -220,7 +234,8 @@ def _pod(number: int, *, gpu: bool) -> Json:
     return {"metadata": {"name": f"p{number}", "namespace": "default", "labels": {"app": "bench"}}, "spec": spec}
 
 
-def _megabytes() -> float:
+def megabytes() -> float:
+    """Resident memory of this process."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
 
