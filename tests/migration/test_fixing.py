@@ -104,7 +104,7 @@ def test_suppressed_findings_stay() -> None:
 
 
 def test_what_names_a_device_by_hand_is_left_to_people() -> None:
-    text = pod("containers: [{name: c, image: i, env: [{name: NVIDIA_VISIBLE_DEVICES, value: '1'}]}]")
+    text = pod("nodeName: gpu-3")
     assert fixed(text) == text
 
 

@@ -64,7 +64,7 @@ def fix(
                 continue
             again = _common({**now, key: made}, contexts, recorded, namer)
             worse = _errors(again) > _errors(_common(now, contexts, recorded, namer))
-            left = {_key(each) for each in again}
+            left = {_key(each) for found in _reviews({**now, key: made}, contexts, recorded, namer) for each in found}
             helped = [each for each in mine if _key(each) not in left]
             if worse or not helped:
                 given_up |= {_key(each) for each in mine}
@@ -87,10 +87,16 @@ def _common(
     files: Mapping[str, bytes], contexts: Sequence[Context], recorded: Any, namer: Callable[[str], str]
 ) -> list[Finding]:
     """The findings that hold for every version."""
-    sources = [source for name, data in files.items() for source in read_bytes(data, namer(name))]
-    several = [lint(sources, inventory=recorded, context=context) for context in contexts]
+    several = _reviews(files, contexts, recorded, namer)
     everywhere = set.intersection(*({_key(each) for each in found} for found in several))
     return [each for each in several[0] if _key(each) in everywhere]
+
+
+def _reviews(
+    files: Mapping[str, bytes], contexts: Sequence[Context], recorded: Any, namer: Callable[[str], str]
+) -> list[list[Finding]]:
+    sources = [source for name, data in files.items() for source in read_bytes(data, namer(name))]
+    return [lint(sources, inventory=recorded, context=context) for context in contexts]
 
 
 def _fixed_file(data: bytes, name: str, findings: Sequence[Finding]) -> bytes | None:
