@@ -110,6 +110,8 @@ OPTIONAL = [
     "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetMinorNumber", "nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount",
     "nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlDeviceGetName", "nvmlDeviceGetGpuInstancePossiblePlacements_v2",
     "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetGpuInstanceId", "nvmlGpuInstanceGetInfo",
+    "nvmlDeviceGetFieldValues", "nvmlDeviceGetRemappedRows", "nvmlDeviceGetTotalEccErrors",
+    "nvmlDeviceGetCurrentClocksEventReasons",
 ]  # fmt: skip
 
 
@@ -164,6 +166,33 @@ def test_an_xid_is_forgotten_when_the_gpu_needs_no_reset_any_more(host: Any) -> 
     one.say("recovery\t0\t0")
     assert machine.poll() is True
     assert (machine.devices()[0].xids, machine.faults()) == ((), [])
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "message", "taint"),
+    [
+        ("remap\t0\t1\t0", "row-remap-pending", "a row of memory is remapped by the next reset", ""),
+        ("remap\t0\t1\t1", "row-remap-failed", "could not be remapped", "drakkar.dev/row-remap-failed"),
+        ("recovery\t0\t4", "recovery-needed", "traffic drained and a reset", "drakkar.dev/recovery-needed"),
+        ("ecc\t0\t3", "ecc-uncorrected", "3 uncorrected memory errors since the driver was loaded", ""),
+        ("clocks\t0\t44", "thermal-slowdown", "too hot", ""),
+    ],
+)
+def test_what_a_gpu_says_of_its_health_is_told_and_taints_it_where_it_is_serious(
+    host: Any, said: str, kind: str, message: str, taint: str
+) -> None:
+    one = host("t4")
+    machine = one.open()
+    one.say(said)
+    assert machine.poll() is True
+    (fault,) = machine.faults()
+    assert (fault.kind, fault.device) == (kind, machine.devices()[0].uuid)
+    assert message in fault.message
+    (device,) = published_pool(machine.devices(), "node-a").devices
+    assert [(one.key, one.effect) for one in device.taints] == ([(taint, "NoSchedule")] if taint else [])
+    one.serve()
+    assert machine.poll() is True
+    assert machine.faults() == []
 
 
 def test_links_of_the_library_mean_the_driver_root(host: Any) -> None:

@@ -21,7 +21,7 @@ typedef struct { unsigned index, id, slices, count, mp, copy, dec, enc, jpeg, of
                  char name[96]; unsigned size, starts[STARTS], placed; } Profile;
 typedef struct { int used, gpu; unsigned gi, ci, profile, start, size; char uuid[96]; int has_compute; } Instance;
 typedef struct { char uuid[96], name[96], serial[32], vbios[32], bus[32], cluster[40]; unsigned minor, module, device,
-                 subsystem, brand, arch, major, minor_cc, clique; int addressing, mig, lost, recovery; unsigned long long memory;
+                 subsystem, brand, arch, major, minor_cc, clique; int addressing, mig, lost, recovery, remap_pending, remap_failed; unsigned long long memory, ecc, clocks;
                  Profile profiles[PROFILES]; int profile_count; Instance instances[INSTANCES];
                  unsigned ids[16][16]; } Gpu;
 typedef struct { char function[64]; int code; } Rule;
@@ -74,6 +74,10 @@ static void one_line(char *line) {
             if (g->instances[i].used && g->instances[i].gi == (unsigned)atoi(w[2])) g->instances[i].used = 0;
     } else if (!strcmp(w[0], "mode")) gpus[atoi(w[1])].mig = atoi(w[2]);
     else if (!strcmp(w[0], "lost")) gpus[atoi(w[1])].lost = atoi(w[2]);
+    else if (!strcmp(w[0], "remap")) {
+        gpus[atoi(w[1])].remap_pending = atoi(w[2]); gpus[atoi(w[1])].remap_failed = atoi(w[3]);
+    } else if (!strcmp(w[0], "ecc")) gpus[atoi(w[1])].ecc = atoi(w[2]);
+    else if (!strcmp(w[0], "clocks")) gpus[atoi(w[1])].clocks = strtoull(w[2], 0, 16);
     else if (!strcmp(w[0], "recovery")) gpus[atoi(w[1])].recovery = atoi(w[2]);
     else if (!strcmp(w[0], "xid") && xid_count < XIDS) {
         xids[xid_count].gpu = atoi(w[1]); xids[xid_count++].code = strtoull(w[2], 0, 10);
@@ -416,6 +420,22 @@ int nvmlDeviceGetFieldValues(void *h, int count, Field *fields) {
         fields[i].type = 1;
         if (fields[i].id == 230) *(unsigned *)&fields[i].value = g->recovery;
     }
+    return OK;
+}
+
+int nvmlDeviceGetRemappedRows(void *h, unsigned *cor, unsigned *unc, unsigned *pending, unsigned *failed) {
+    BEFORE ALIVE(h)
+    *cor = *unc = 0; *pending = g->remap_pending; *failed = g->remap_failed;
+    return OK;
+}
+int nvmlDeviceGetTotalEccErrors(void *h, unsigned type, unsigned counter, unsigned long long *n) {
+    BEFORE ALIVE(h)
+    *n = type == 1 && counter == 0 ? g->ecc : 0;
+    return OK;
+}
+int nvmlDeviceGetCurrentClocksEventReasons(void *h, unsigned long long *mask) {
+    BEFORE ALIVE(h)
+    *mask = g->clocks;
     return OK;
 }
 

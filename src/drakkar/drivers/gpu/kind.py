@@ -317,11 +317,14 @@ def _overlapping(board_name: str, minor: int, device: str, start: int, size: int
 
 
 def gpu_health(gpu: Gpu) -> Health:
-    """Unhealthy when it fell off the bus or logged an XID that is not the program's fault."""
+    """Unhealthy when it fell off the bus, logged an XID that is not the program's fault, or says so itself."""
     if gpu.lost:
         return Health("UNHEALTHY", f"GPU {gpu.bus_id} has fallen off the bus")
     for code in reversed(gpu.xids):
         known = xid(code)
         if known is None or not known.ignored:
             return Health("UNHEALTHY", f"XID {code}: {known.meaning if known else 'unknown'}")
+    for condition in gpu.conditions:
+        if condition.serious:
+            return Health("UNHEALTHY", condition.message)
     return Health("HEALTHY")

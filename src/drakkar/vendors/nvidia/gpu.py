@@ -18,6 +18,15 @@ CONTROL_MINOR = 255
 MODESET_MINOR = 254
 
 
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something about a GPU's health that lasts; `serious` where no new work should come to it."""
+
+    kind: str
+    message: str
+    serious: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigInstance:
     """One MIG device: a GPU instance with one compute instance of the same width.
@@ -42,7 +51,8 @@ class MigInstance:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu(Device):
     """One GPU. `index` is NVML's (bus order), `minor` the number of /dev/nvidia<minor>; `xids` what it logged,
-    `time_slice` its compute policy (0 default, 1 short, 2 medium, 3 long), `exclusive` its compute mode.
+    `time_slice` its compute policy (0 default, 1 short, 2 medium, 3 long), `exclusive` its compute mode,
+    `conditions` what else it says of its health.
     """
 
     index: int
@@ -61,6 +71,7 @@ class Gpu(Device):
     xids: tuple[int, ...] = ()
     time_slice: int = 0
     exclusive: bool = False
+    conditions: tuple[Condition, ...] = ()
 
     @property
     def mig_board(self) -> mig.MigBoard | None:

@@ -187,7 +187,7 @@ class NvmlMachine:
         return common_edits(self)
 
     def faults(self) -> Sequence[Fault]:
-        """What is wrong now: why there are no devices, GPUs lost, XIDs."""
+        """What is wrong now: why there are no devices, GPUs lost, XIDs, what GPUs say of their health."""
         found = [self._reason] if self._reason is not None else []
         for gpu in self._gpus:
             if gpu.lost:
@@ -197,6 +197,7 @@ class NvmlMachine:
                 for code in gpu.xids
                 if not (gpu.lost and code == 79)
             ]
+            found += [Fault(one.kind, gpu.uuid, None, f"GPU {gpu.bus_id}: {one.message}") for one in gpu.conditions]
         return found
 
     def subscribe(self, listener: Callable[[MachineEvent], None]) -> Callable[[], None]:

@@ -16,7 +16,7 @@ from drakkar.hardware.machine import DeviceNode
 from drakkar.hardware.pci import read_function
 from drakkar.vendors.nvidia import kernel, mig, products
 from drakkar.vendors.nvidia.gpu import Gpu, MigInstance
-from drakkar.vendors.nvidia.nvml import Library, NvmlDevice, codes
+from drakkar.vendors.nvidia.nvml import Library, NvmlDevice, codes, health
 from drakkar.vendors.nvidia.nvml import mig as nvml_mig
 
 _CAPABILITY_MODE = 0o444
@@ -137,6 +137,7 @@ def _as_it_is_now(device: NvmlDevice, gpu: Gpu, around: Surroundings, xids: tupl
         mig_instances=made,
         xids=xids,
         time_slice=time_slice,
+        conditions=health.conditions(device),
     )
     return gpu if now == gpu else now
 

@@ -155,6 +155,7 @@ def _taints(gpu: Gpu, options: PublishOptions) -> tuple[Taint, ...]:
         known = xid(latest)
         effect = "None" if known is not None and known.ignored else "NoSchedule"
         taints.append(Taint(f"{DRIVER}/xid", effect, str(latest)))
+    taints += [Taint(f"drakkar.dev/{one.kind}", "NoSchedule") for one in gpu.conditions if one.serious]
     return tuple(taints)
 
 

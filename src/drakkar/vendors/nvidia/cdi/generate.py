@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -106,14 +107,15 @@ def generate(options: GenerateOptions) -> Generated:
 def common_edits(machine: NvmlMachine, hooks: HookSet | None = None) -> dict[str, Any]:
     """What every container with a GPU of `machine` gets beside nodes: environment, files, hooks, as plain JSON.
 
-    Where the host has no hook executable, the links that hooks would make are mounts of the files that they lead to.
+    Where the host has no hook executable and we may not put ours there (:func:`own_hooks`), the links that hooks would
+    make are mounts of the files that they lead to.
 
     Raises:
         DrakkarError: the driver's libraries are not below the driver root.
     """
     root = Root(machine.driver_root)
     driver = Driver(root, told=machine.driver_version, system_root=machine.system_root)
-    own = hooks or _host_hooks(root)
+    own = hooks or _host_hooks(root) or own_hooks()
     found = _driver_files(driver, own or HookSet(), GenerateOptions())
     if own is None:
         found = _links_as_mounts(found, root)
@@ -225,6 +227,18 @@ def _host_hooks(root: Root) -> HookSet | None:
     """The hooks of the host's own executable; None where it has none."""
     found = root.programs("nvidia-cdi-hook")
     return HookSet(path=root.relative(found[0])) if found else None
+
+
+def own_hooks() -> HookSet | None:
+    """The hooks of our static program, put into $DRAKKAR_HOOK_DIR of the host; None where that is not possible."""
+    from drakkar.hooks import program
+
+    folder = os.environ.get("DRAKKAR_HOOK_DIR", "")
+    try:
+        path = program.put_on_host(folder, program.IMAGE_FOLDER) if folder.startswith("/") else ""
+    except OSError:
+        return None
+    return HookSet(path=path) if path else None
 
 
 def _links_as_mounts(found: Found, root: Root) -> Found:
