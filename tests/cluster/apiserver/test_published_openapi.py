@@ -30,6 +30,7 @@ AS_KUBERNETES = (
     "target.name: Required value",
     "target.kind: Unsupported value",
     "does not proxy HTTP",
+    "failed to create typed patch object",
 )
 
 
