@@ -71,7 +71,7 @@ def test_the_daemon_set_runs_the_command_that_exists(helm: str) -> None:
 
     gpu = command.commands["gpu"]
     options = {name for one in gpu.params for name in one.opts}
-    variables = {str(one.envvar) for one in gpu.params if one.envvar} | {"POD_UID"}
+    variables = {str(one.envvar) for one in gpu.params if one.envvar} | {"POD_UID", "DRAKKAR_HOOK_DIR"}
     for extra in ((), ("--set", "node.simulatedMachine=dgx-h100")):
         daemon = of_kind(rendered(helm, *EVERYTHING, "--set", "driver.shares=memory", *extra), "DaemonSet")[
             "gpu-drakkar"

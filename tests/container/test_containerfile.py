@@ -41,7 +41,7 @@ def test_what_is_copied_from_a_stage_was_made_there() -> None:
 def test_every_base_is_pinned_by_digest() -> None:
     arguments = dict(line.split("=", 1) for line in instructions("ARG"))
     bases = [line.split()[0] for line in instructions("FROM")]
-    assert len(bases) == 2
+    assert len(bases) == 3
     for base in bases:
         resolved = re.sub(r"\$\{(\w+)\}", lambda match: arguments[match[1]], base)
         assert re.fullmatch(r"[a-z/.-]+:\d+\.\d+\.\d+-slim-\w+@sha256:[0-9a-f]{64}", resolved)
