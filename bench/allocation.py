@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import gc
 import json
 import os
 import statistics
@@ -84,7 +83,6 @@ class Scenario:
     def _cold(self) -> float:
         """The first call on a new state."""
         state = state_of(self.case)
-        gc.collect()  # what reading the case left behind is not the allocator's to clean up
         start = time.perf_counter()
         self.solve(state)
         return time.perf_counter() - start

@@ -1,11 +1,15 @@
-"""The examples of the room's page run and print what the page says."""
+"""The examples of the pages run and print what the pages say."""
 
 import doctest
 from pathlib import Path
 
+import pytest
 
-def test_the_examples_of_the_page() -> None:
-    page = Path("docs/rooms/allocation.md").resolve()
-    failed, attempted = doctest.testfile(str(page), module_relative=False)
-    assert attempted > 8
+
+@pytest.mark.parametrize(
+    ("page", "least"), [("docs/rooms/allocation.md", 8), ("docs/library.md", 40), ("docs/search.md", 25)]
+)
+def test_the_examples_of_a_page(page: str, least: int) -> None:
+    failed, attempted = doctest.testfile(str(Path(page).resolve()), module_relative=False)
+    assert attempted > least
     assert not failed

@@ -48,11 +48,6 @@ def random_case(seed: int) -> Json:
         "claims": claims,
         "node": {"metadata": {"name": "node-1", "uid": "n", "labels": {"zone": "a"}}},
     }
-    if "nodes" in quirks:
-        # The claims go to the first of several nodes that fits; node-3 has nothing of its own.
-        del case["node"]
-        names = r.sample(("node-1", "node-2", "node-3"), r.randint(1, 3))
-        case["nodes"] = [{"metadata": {"name": name, "uid": name, "labels": {"zone": "a"}}} for name in names]
     if "alloc" in quirks:
         case["allocatedClaims"] = _allocated(r, slices, 0.95 if "full" in quirks else 0.3)
     gates = {name: True for name in ALPHA if "alpha" in quirks and r.random() < 0.4}
@@ -65,6 +60,14 @@ def random_case(seed: int) -> Json:
     if gates:
         case["features"] = gates
     return case
+
+
+def on_several_nodes(case: Json, seed: int) -> Json:
+    """The case with several nodes to be tried in turn; node-3 has nothing of its own."""
+    r = random.Random(seed)
+    names = r.sample(("node-1", "node-2", "node-3"), r.randint(1, 3))
+    nodes = [{"metadata": {"name": name, "uid": name, "labels": {"zone": "a"}}} for name in names]
+    return {**{key: value for key, value in case.items() if key != "node"}, "nodes": nodes}
 
 
 ALPHA = ("listTypeAttributes", "optionalNodeOperations", "compatibilityGroups", "derivedAttributes")
@@ -110,7 +113,6 @@ QUIRKS = (
     "groups",
     "operations",
     "derived",
-    "nodes",
     "full",
 )
 

@@ -77,11 +77,11 @@ def columns(driver: str, devices: Sequence[Mapping[str, Any]], reads: Iterable[R
         values = maps.get(field)
         if values is None:
             values = maps[field] = [device.get(field) or _EMPTY for device in devices]
-        if domain:
-            full = f"{domain}/{name}"
+        full = f"{domain}/{name}" if domain else name
+        if domain == driver:
+            found.append([each.get(full) or each.get(name) for each in values])
+        else:
             found.append([each.get(full) for each in values])
-        if not domain or domain == driver:
-            found.append([each.get(name) for each in values])
     return _encode(found)
 
 

@@ -207,22 +207,24 @@ def _content(view: NodeView, shapes: Sequence[ClaimShape], key: Any, answers: An
     """What the plan depends on, if that is known: the columns that selectors and constraints read."""
     if not view.simple or not view.size:
         return None
-    reads: set[Read] = set()
     for shape in shapes:
         if shape.reads is None:
             shape.reads = _reads(shape, answers)
         if not shape.reads:
             return None
-        reads.update(shape.reads[0])
-    ordered = sorted(reads)
+    ordered: Sequence[Read]
+    ordered = shapes[0].reads[0] if len(shapes) == 1 else sorted({read for shape in shapes for read in shape.reads[0]})
+    if view.body is not None and len(view.body.slices) == 1:
+        record = view.body.slices[0]
+        return key, columns(record.key.driver, record.raw_devices, ordered)
     found = [
         columns(record.key.driver, record.raw_devices, ordered) for body, _ in view.parts for record in body.slices
     ]
     return (key, *found)
 
 
-def _reads(shape: ClaimShape, answers: Answers) -> tuple[frozenset[Read], ...]:
-    """One set with all a claim looks at; nothing if that cannot be told."""
+def _reads(shape: ClaimShape, answers: Answers) -> tuple[tuple[Read, ...], ...]:
+    """One sorted list with all a claim looks at; nothing if that cannot be told."""
     found: set[Read] = set()
     for constraint in shape.constraints:
         domain, _, name = constraint.attribute.rpartition("/")
@@ -233,7 +235,7 @@ def _reads(shape: ClaimShape, answers: Answers) -> tuple[frozenset[Read], ...]:
             if reads is None:
                 return ()
             found.update(reads)
-    return (frozenset(found),)
+    return (tuple(sorted(found)),)
 
 
 def _claim_plan(

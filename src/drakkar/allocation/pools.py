@@ -105,7 +105,10 @@ class PoolBody:
     def index(self) -> dict[str, int]:
         """The number of each device, by name."""
         if self._index is None:
-            self._index = dict(zip(self.names, range(self.size), strict=True))
+            if len(self.slices) == 1 and not self.problem:
+                self._index = self.slices[0].index
+            else:
+                self._index = dict(zip(self.names, range(self.size), strict=True))
         return self._index
 
     def note_all(self, uses: Mapping[str, DeviceUse], *, shares: bool) -> None:

@@ -48,6 +48,7 @@ class SliceRecord:
 
     __slots__ = (
         "_devices",
+        "_index",
         "all_nodes",
         "binding",
         "consuming",
@@ -90,12 +91,20 @@ class SliceRecord:
         self.skip_operations: list[str] = spec.get("skipNodeOperations") or []
         self.raw_devices: list[Mapping[str, Any]] = spec.get("devices") or []
         self._devices: dict[int, Device] = {}
+        self._index: dict[str, int] | None = None
         self.selected: dict[Any, list[int]] = {}  # the devices that a selector accepts, see `selection`
         try:
             self._look_at_devices()
         except QuantityError as error:
             subject = f"ResourceSlice/{name}"
             raise AllocationError(f"{subject}: {error.message}", reason="MalformedObject", subject=subject) from error
+
+    @property
+    def index(self) -> dict[str, int]:
+        """The number of each device, by name."""
+        if self._index is None:
+            self._index = dict(zip(self.names, range(len(self.names)), strict=True))
+        return self._index
 
     def all_devices(self) -> list[Device]:
         """The devices in the order of the slice."""

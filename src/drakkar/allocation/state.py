@@ -272,7 +272,7 @@ class World:
         self._environment: Environment | None = None
         self._views: dict[str, NodeView] = {}
         self._exhausted: set[str] = set()  # nodes that had nothing free when they were last looked at, without a view
-        self._full: dict[PoolKey, set[str]] = {}  # those nodes by pool
+        self._full: dict[PoolKey, str] = {}  # those nodes by pool
         self._viewers: dict[PoolKey, set[str]] = {}
         self._bodies: dict[PoolKey, dict[tuple[SliceRecord, ...], PoolBody]] = {}
 
@@ -309,21 +309,19 @@ class World:
         local = state._local.get(name)
         if not local or state._everywhere:
             return False
-        pools = state.usage.pools
+        pools, wholes = state.usage.pools, state.usage.wholes
         keys = []
         for record in local.values():
-            uses = pools.get(record.key)
-            if not record.lonely or uses is None or len(uses) < len(record.names) or record.key in keys:
+            key = record.key
+            uses = pools.get(key)
+            if not record.lonely or uses is None or len(uses) < len(record.names) or key in keys:
                 return False
-            keys.append(record.key)
-            for device in record.names:
-                use = uses.get(device)
-                if use is None or not use.wholes:
-                    return False
-        check(node, Node, "Node")
-        self._exhausted.add(name)
-        for key in keys:
-            self._full.setdefault(key, set()).add(name)
+            if wholes.get(key) != len(uses) or not all(map(uses.__contains__, record.names)):
+                return False
+            keys.append(key)
+        if self._full.keys().isdisjoint(keys):  # two nodes with a pool of the same name are looked at anew
+            self._exhausted.add(name)
+            self._full.update(dict.fromkeys(keys, name))
         return True
 
     def known_view(self, node: Mapping[str, Any]) -> NodeView | None:
@@ -382,7 +380,9 @@ class World:
             self._views.clear()
             self._viewers.clear()
             return
-        self._exhausted.discard(record.node_name)
+        if record.node_name in self._exhausted:
+            self._exhausted.discard(record.node_name)
+            self._full = {key: name for key, name in self._full.items() if name != record.node_name}
         self._views.pop(record.node_name, None)
         for name in self._viewers.pop(record.key, ()):
             self._views.pop(name, None)
@@ -393,7 +393,7 @@ class World:
         for key in devices:
             pool = PoolKey(key.driver, key.pool)
             if pool in self._full:
-                self._exhausted.difference_update(self._full.pop(pool))
+                self._exhausted.discard(self._full.pop(pool))
             for body in self._bodies.get(pool, {}).values():
                 body.note_use(key.device, used.get(key), shares=shares)
 

@@ -105,6 +105,7 @@ class Usage:
         self.claims: dict[ClaimKey, ClaimUse] = {}
         self.devices: dict[DeviceKey, DeviceUse] = {}
         self.pools: dict[tuple[str, str], dict[str, DeviceUse]] = {}
+        self.wholes: dict[tuple[str, str], int] = {}  # by pool: devices that some claim holds as a whole
 
     def replace(self, key: ClaimKey, use: ClaimUse | None) -> list[DeviceKey]:
         """Put a claim's use in force (None: it holds nothing); returns the devices whose use changed."""
@@ -117,14 +118,18 @@ class Usage:
         for number, device, result in _results(before):
             found = self.devices.get(device)
             if found is not None:
+                whole = bool(found.wholes)
                 found.remove(key, number, result)
+                self._count(device, whole, bool(found.wholes))
                 changed[device] = None
         for number, device, result in _results(use):
             found = self.devices.get(device)
             if found is None:
                 found = self.devices[device] = DeviceUse()
                 self.pools.setdefault((device.driver, device.pool), {})[device.device] = found
+            whole = bool(found.wholes)
             found.add(key, number, result)
+            self._count(device, whole, bool(found.wholes))
             changed[device] = None
         for device in changed:
             if self.devices[device].empty:
@@ -133,7 +138,13 @@ class Usage:
                 del pool[device.device]
                 if not pool:
                     del self.pools[(device.driver, device.pool)]
+                    self.wholes.pop((device.driver, device.pool), None)
         return list(changed)
+
+    def _count(self, device: DeviceKey, before: bool, after: bool) -> None:
+        if before is not after:
+            pool = (device.driver, device.pool)
+            self.wholes[pool] = self.wholes.get(pool, 0) + (1 if after else -1)
 
     def holders(self, device: DeviceKey) -> list[Holder]:
         """The claims that hold a device, in the order in which they came."""
