@@ -12,7 +12,9 @@ import yaml
 from click.testing import CliRunner, Result
 
 from drakkar.cli.cdi import generate as generating
+from drakkar.cli.cdi.transform import command as transforming
 from drakkar.cli.cdi.watch import Keeper
+from drakkar.cli.cdi.watch import command as watching
 from drakkar.errors import DrakkarError
 from drakkar.hardware.lookup import Root
 from drakkar.injection.spec import CdiSpec
@@ -220,6 +222,31 @@ def test_without_a_driver_the_file_stays_and_the_reason_is_said_once(keeper: Any
     )
     assert list(watch.look()) == []
     assert output.read_text() == text
+
+
+def test_watch_once_waits_for_the_driver_and_ends(host: Any, tmp_path: Path) -> None:
+    one = host("smallest-t4")
+    words = [f"--driver-root={one.root}", HOOK, f"--output={tmp_path}/nvidia.yaml", "--once", "--interval=0.1"]
+    result = CliRunner().invoke(watching, words)
+    assert (result.exit_code, result.exception) == (0, None)
+    assert result.stdout.split(" ", 1)[1].startswith(f"{tmp_path}/nvidia.yaml written: 3 devices: ")
+    again = CliRunner().invoke(watching, words)
+    assert (again.exit_code, again.stdout) == (0, "")  # the file was right already
+
+
+def test_a_written_file_moves_to_another_root(host: Any, tmp_path: Path) -> None:
+    one = host("smallest-t4")
+    one.run(f"--output={tmp_path}/a.yaml")
+    words = ["root", f"--from={one.root}", "--to=/run/nvidia/driver", f"--input={tmp_path}/a.yaml"]
+    result = CliRunner().invoke(transforming, [*words, f"--output={tmp_path}/b.json"])
+    assert result.exception is None
+    moved = CdiSpec.load(tmp_path / "b.json").to_dict()
+    hosts = {mount["hostPath"] for mount in moved["containerEdits"]["mounts"]} - {"/dev/null"}
+    assert {path.startswith("/run/nvidia/driver/usr/") for path in hosts} == {True}
+    printed = CliRunner().invoke(transforming, words)
+    assert yaml.safe_load(printed.stdout) == moved
+    wrong = CliRunner().invoke(transforming, ["root", "--from=/", "--to=/", f"--input={tmp_path}/gone.yaml"])
+    assert isinstance(wrong.exception, DrakkarError)
 
 
 # --- reading files --------------------------------------------------------------------------------------------------
