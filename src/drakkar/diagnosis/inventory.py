@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from drakkar.diagnosis.funnel import requests_of
 from drakkar.diagnosis.situation import GPU_DRIVER, ClaimUse, Situation, affected, ready
-from drakkar.diagnosis.verdict import Evidence, Finding
+from drakkar.diagnosis.verdict import UNDECIDED, Evidence, Finding
 from drakkar.evidence.captures import NodeCapture
 from drakkar.evidence.snapshot import name_of, namespace_of, reference
 
@@ -38,6 +38,8 @@ def for_pod(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Iterator
         kind, _, name = finding.subject.partition("/")
         if kind != "Node" or not refusals.get(name):
             yield _for(finding, affected(situation.snapshot, pod))
+    if not any(published.key.driver == GPU_DRIVER for published in situation.devices):
+        yield from _unexplained(situation, pod)
     if not situation.devices and not situation.snapshot.all("ResourceSlice"):
         yield Finding(
             "slice-never-published",
@@ -47,6 +49,27 @@ def for_pod(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Iterator
             "install a DRA driver; kubectl get resourceslices must list devices",
             affects=affected(situation.snapshot, pod),
         )
+
+
+def _unexplained(situation: Situation, pod: Object) -> Iterator[Finding]:
+    """No GPU is published, and a plugin that should do it is not ready for a reason that only its log knows."""
+    for node in situation.gpu_nodes:
+        for plugin in situation.plugin_pods(name_of(node)):
+            if ready(plugin) or any(True for _ in situation.snapshot.logs_of(plugin)) or not _offers_gpus(plugin):
+                continue
+            wanted = f"pods/{namespace_of(plugin)}/{name_of(plugin)}/"
+            yield Finding(
+                UNDECIDED,
+                reference(node),
+                f"{name_of(node)} has GPUs and publishes none; the driver's plugin there is not ready, and its log,"
+                " which would say why, was not captured",
+                (_state(plugin), Evidence(f"missing: {wanted}"), *_hardware(situation, name_of(node))),
+                f"kubectl logs {name_of(plugin)} -n {namespace_of(plugin)} --all-containers --previous",
+                "possible",
+                affects=affected(situation.snapshot, pod),
+                boundary="inventory",
+            )
+            return
 
 
 def nodes(situation: Situation) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from drakkar.diagnosis.situation import GPU_DRIVER, Situation, ready
-from drakkar.diagnosis.verdict import Evidence, Finding
+from drakkar.diagnosis.verdict import UNDECIDED, Evidence, Finding
 from drakkar.evidence.snapshot import message_of, name_of, namespace_of, reference
 
 __all__ = ["findings", "two_allocators"]
@@ -28,6 +28,7 @@ def findings(situation: Situation) -> Iterator[Finding]:
         _wrong_runtime_instance,
         _reboot_deadlock,
         _driver_in_use,
+        _driver_silent,
         _paused_labels,
         _admission_storm,
         _mig_config,
@@ -204,6 +205,32 @@ def _driver_in_use(situation: Situation) -> Iterator[Finding]:
                 f"kubectl cordon {node}; end {names or 'what uses /dev/nvidia*'}, then delete pod {name_of(pod)}",
             )
             return
+
+
+def _driver_silent(situation: Situation) -> Iterator[Finding]:
+    """The driver container fails again and again, and its log was not captured."""
+    for pod in situation.snapshot.all("Pod"):
+        if "nvidia-driver-daemonset" not in name_of(pod) or ready(pod):
+            continue
+        status = pod.get("status") or {}
+        states = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+        failing = [state for state in states if state.get("restartCount")]
+        if not failing or any(True for _ in situation.snapshot.logs_of(pod)):
+            continue
+        node = (pod.get("spec") or {}).get("nodeName", "")
+        yield Finding(
+            UNDECIDED,
+            f"Node/{node}",
+            f"the driver container on {node} has failed {failing[0]['restartCount']} times, and its log, which would"
+            " say why, was not captured",
+            (
+                Evidence(f"{failing[0].get('name')}: {failing[0]['restartCount']} restarts", reference(pod)),
+                Evidence(f"missing: pods/{namespace_of(pod)}/{name_of(pod)}/"),
+            ),
+            f"kubectl logs {name_of(pod)} -n {namespace_of(pod)} --all-containers --previous",
+            "possible",
+            boundary="lifecycle",
+        )
 
 
 _IN_USE: Final = ("driver is in use", "device or resource busy")

@@ -17,6 +17,7 @@ from drakkar.evidence.snapshot import (
     event_time,
     message_of,
     name_of,
+    namespace_of,
     parse_time,
     reference,
     uid_of,
@@ -53,12 +54,21 @@ def unprepared(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Itera
         UNDECIDED,
         reference(pod),
         f"node {node} cannot prepare the claims of pod {name_of(pod)}: {_core(message_of(last))}",
-        _evidence(situation, pod, last),
+        (*_evidence(situation, pod, last), *_missing_log(situation, node)),
         f"kubectl logs of the driver's node plugin on {node}; its log decides",
         "possible",
         affects=affected(situation.snapshot, pod),
         boundary="preparation",
     )
+
+
+def _missing_log(situation: Situation, node: str) -> list[Evidence]:
+    """The log that would decide, if it was not captured."""
+    plugins = situation.plugin_pods(node)
+    if any(True for plugin in plugins for _ in situation.snapshot.logs_of(plugin)):
+        return []
+    names = [f"pods/{namespace_of(plugin)}/{name_of(plugin)}/" for plugin in plugins]
+    return [Evidence(f"missing: {', '.join(names) or f'nodes/{node}/journal.txt'}")]
 
 
 def _not_registered(

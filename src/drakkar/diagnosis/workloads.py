@@ -181,12 +181,15 @@ def _node_lost(situation: Situation, pod: Object) -> Iterator[Finding]:
     if node is None or ready(node):
         return
     state = condition(node, "Ready") or {}
+    capture = situation.snapshot.nodes.get(name_of(node))
     yield Finding(
         UNDECIDED,
         reference(pod),
         f"node {name_of(node)} of pod {name_of(pod)} is not ready: {state.get('message') or state.get('reason')}",
         (Evidence(f"condition Ready is {state.get('status', 'absent')} since {state.get('lastTransitionTime', '?')}",
-                  reference(node)),),
+                  reference(node)),
+         *([] if capture is not None and capture.has("journal.txt")
+           else [Evidence(f"missing: nodes/{name_of(node)}/journal.txt")])),
         f"look at the kubelet of {name_of(node)}; the pod's devices stay reserved until it is deleted",
         "likely",
         affects=affected(situation.snapshot, pod),
@@ -226,12 +229,27 @@ def _bound(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Finding:
         reference(pod),
         f"pod {name_of(pod)} has {names or 'its devices'} on {node}, but its container does not run:"
         f" {'; '.join(waiting) or message_of(failures[-1])}",
-        (*evidence, *(Evidence(message_of(event), f"event {event.get('reason')}") for event in failures[-2:])),
+        (
+            *evidence,
+            *(Evidence(message_of(event), f"event {event.get('reason')}") for event in failures[-2:]),
+            *_missing(situation, pod, node),
+        ),
         f"kubectl logs {name_of(pod)} -n {namespace_of(pod)} --previous",
         "possible",
         affects=affected(situation.snapshot, pod),
         boundary="injection",
     )
+
+
+def _missing(situation: Situation, pod: Object, node: str) -> list[Evidence]:
+    """Files that would decide why a container does not run, as far as they were not captured."""
+    wanted = []
+    if not any(True for _ in situation.snapshot.logs_of(pod)):
+        wanted.append(f"pods/{namespace_of(pod)}/{name_of(pod)}/")
+    capture = situation.snapshot.nodes.get(node)
+    if capture is None or not (capture.has("containerd.toml") or capture.has("crictl-info.json")):
+        wanted.append(f"nodes/{node}/containerd.toml")
+    return [Evidence(f"missing: {', '.join(wanted)}")] if wanted else []
 
 
 def _just_bound(situation: Situation, pod: Object) -> bool:
