@@ -21,6 +21,15 @@ Mutator = Callable[[Call, str, Value, Value | None], Value]
 Judge = Callable[[Call, str, Value | None, Value | None], None]
 Checker = Callable[[Call, str, Value, Value | None], list[FieldError]]
 
+_BINDINGS: Final = "validatingadmissionpolicybindings.admissionregistration.k8s.io"
+
+
+def _expressions_compile(call: Call, operation: str, obj: Value, old: Value | None) -> list[FieldError]:
+    from drakkar.cluster.apiserver.admission import policies
+
+    return policies.check(call, operation, obj, old)
+
+
 _MUTATORS: Final[dict[str, tuple[Mutator, ...]]] = {
     "pods": (
         limits.set_defaults,
@@ -44,6 +53,7 @@ _CHECKERS: Final[dict[str, tuple[Checker, ...]]] = {
         claims.status_authorization,
     ),
     "resourceclaimtemplates.resource.k8s.io": (claims.admin_access,),
+    "validatingadmissionpolicies.admissionregistration.k8s.io": (_expressions_compile,),
 }
 
 
@@ -73,6 +83,10 @@ class Admission:
         if call.subresource is None:
             for judge in _JUDGES.get(call.row.collection, ()):
                 judge(call, operation, obj, old)
+        if len(self._server.store.collection(_BINDINGS)):
+            from drakkar.cluster.apiserver.admission import policies  # CEL is loaded by who has policies
+
+            policies.judge(call, operation, obj, old)
         quotas.judge(call, operation, obj, old)
 
     def stored(self, call: Call) -> None:
