@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from drakkar.allocation.errors import AllocationError
 from drakkar.api.names import label_key, label_value
+from drakkar.kube.selectors import Requirement
 
 _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _FIELD_OPERATORS: Final = ("In", "NotIn")
@@ -56,21 +57,8 @@ def _term_matches(term: Mapping[str, Any], labels: Mapping[str, str], name: str)
 
 
 def _expression_matches(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    operator, values = requirement.get("operator"), requirement.get("values") or []
-    actual = labels.get(requirement.get("key", ""))
-    if operator == "In":
-        return actual is not None and actual in values
-    if operator == "NotIn":
-        return actual is None or actual not in values
-    if operator == "Exists":
-        return actual is not None
-    if operator == "DoesNotExist":
-        return actual is None
-    number = None if actual is None else _int64(actual)
-    wanted = _int64(values[0])
-    if number is None or wanted is None:
-        return False
-    return number > wanted if operator == "Gt" else number < wanted
+    operator, values = str(requirement.get("operator")), tuple(requirement.get("values") or ())
+    return Requirement(str(requirement.get("key") or ""), operator, values).matches(labels)
 
 
 def _field_matches(requirement: Mapping[str, Any], name: str) -> bool:

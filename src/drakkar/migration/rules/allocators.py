@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from drakkar.kube import yamltext
 from drakkar.migration.charts import Values
 from drakkar.migration.findings import Finding
 from drakkar.migration.review import Review
@@ -86,11 +87,9 @@ def time_slicing(review: Review) -> Iterator[Finding]:
 
 
 def _has_replicas(text: str) -> bool:
-    import yaml
-
     try:
-        config: Any = yaml.safe_load(text)
-    except yaml.YAMLError:
+        config: Any = yamltext.load(text)
+    except yamltext.YamlError:
         return False
     for step in ("sharing", "timeSlicing", "resources"):
         config = config.get(step) if isinstance(config, dict) else None
