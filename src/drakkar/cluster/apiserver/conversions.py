@@ -1,13 +1,15 @@
 """Versions that are served but not stored: an object changes its form on the way in and on the way out.
 
-Events are stored once and served as core/v1 and as events.k8s.io/v1, which names the same fields differently; the
-betas of resource.k8s.io convert in `drakkar.api.conversion`.
+Events are stored once and served as core/v1 and as events.k8s.io/v1, which names the same fields differently;
+autoscaling/v1 is a poorer autoscaling/v2 (`autoscalers`); the betas of resource.k8s.io convert in
+`drakkar.api.conversion`.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from drakkar.cluster.apiserver import autoscalers
 from drakkar.cluster.apiserver.resources import ApiResource
 
 _EVENT_NAMES: Final = {
@@ -31,6 +33,8 @@ def from_served(row: ApiResource, value: dict[str, Any]) -> dict[str, Any]:
         return {**value, "apiVersion": f"{group}/{version}"}
     if row.kind == "Event":
         return {**_renamed(value, _EVENT_NAMES), "apiVersion": "v1"}
+    if row.group == "autoscaling":
+        return autoscalers.from_v1(value)
     from drakkar.api.conversion import convert
 
     return convert(value, version)
@@ -44,6 +48,8 @@ def to_served(row: ApiResource, value: dict[str, Any]) -> dict[str, Any]:
         return {**value, "apiVersion": row.api_version}
     if row.kind == "Event":
         return {**_renamed(value, _EVENT_NAMES_BACK), "apiVersion": row.api_version}
+    if row.group == "autoscaling":
+        return autoscalers.to_v1(value)
     from drakkar.api.conversion import convert
 
     return convert(value, row.version)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from drakkar.cluster.apiserver import health
 from drakkar.cluster.apiserver.answers import encode
 from drakkar.cluster.apiserver.calls import Answer
+from drakkar.cluster.apiserver.identities import ISSUER
 from drakkar.cluster.apiserver.negotiation import DISCOVERY, JSON, OBJECT_TYPES, negotiate
 from drakkar.cluster.apiserver.paths import RequestInfo
 from drakkar.kube.transport import ApiRequest
@@ -15,14 +17,11 @@ if TYPE_CHECKING:
 
 GIT_VERSION: Final = "v1.37.2"
 _TEXT: Final = "text/plain; charset=utf-8"
-_CHECKS: Final = (
-    "ping",
-    "log",
-    "etcd",
-    "poststarthook/rbac/bootstrap-roles",
-    "poststarthook/start-kube-apiserver-admission-initializer",
+_EXPOSITION: Final = "text/plain; version=0.0.4; charset=utf-8"
+_DEBUGGING: Final = (
+    "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is "
+    "for debugging purposes only.\n"
 )
-_HEALTH: Final = ("healthz", "readyz", "livez")
 _METHODS: Final = ("GET", "HEAD")
 
 
@@ -32,15 +31,26 @@ def answer(server: ApiServer, request: ApiRequest, info: RequestInfo) -> Answer:
     first = path.split("/")[1]
     if request.method not in _METHODS:
         return _no_page()
-    if first in _HEALTH:
-        return _health(path, "verbose" in request.query)
+    if first in health.CHECKS:
+        text = health.text(path, verbose="verbose" in request.query)
+        return _no_page() if text is None else Answer(200, None, text.encode(), _TEXT)
     if first in ("api", "apis"):
         return _discovery(server, path, request.headers.get("accept", ""))
     match path:
         case "/version":
             return Answer(200, version(), content_type=JSON)
         case "/metrics":
-            return Answer(200, None, _metrics(server), "text/plain; version=0.0.4; charset=utf-8")
+            return Answer(200, None, _metrics(server), _EXPOSITION)
+        case "/metrics/slis":
+            return Answer(200, None, health.levels().encode(), _EXPOSITION)
+        case "/flagz":  # an embedded server has no flags
+            return Answer(200, None, f"kube-apiserver flagz\n{_DEBUGGING}".encode(), _TEXT)
+        case "/statusz":
+            return Answer(200, None, _statusz(server).encode(), _TEXT)
+        case "/.well-known/openid-configuration":
+            return Answer(200, _openid(server))
+        case "/openid/v1/jwks":  # tokens are signed with a secret of this server: there is no key to publish
+            return Answer(200, {"keys": []})
         case "/":
             return Answer(200, {"paths": _paths(server)})
         case "/openapi/v2":
@@ -78,15 +88,22 @@ def version() -> dict[str, Any]:
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-def _health(path: str, verbose: bool) -> Answer:
-    kind, _, check = path.strip("/").partition("/")
-    if check and check not in _CHECKS:
-        return _no_page()
-    if not verbose:
-        return Answer(200, None, b"ok", _TEXT)
-    listed = [check] if check else list(_CHECKS)
-    text = "".join(f"[+]{name} ok\n" for name in listed) + f"{kind} check passed\n"
-    return Answer(200, None, text.encode(), _TEXT)
+def _statusz(server: ApiServer) -> str:
+    objects = sum(len(collection) for collection in server.store.collections.values())
+    return (
+        f"kube-apiserver statusz\n{_DEBUGGING}\nGo version: {version()['goVersion']}\nBinary version: {GIT_VERSION}\n"
+        f"Emulation version: 1.37\nObjects: {objects}\nResource version: {server.store.version}\n"
+    )
+
+
+def _openid(server: ApiServer) -> dict[str, Any]:
+    return {
+        "issuer": ISSUER,
+        "jwks_uri": f"https://{server.address}/openid/v1/jwks",
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["HS256"],
+    }
 
 
 def _discovery(server: ApiServer, path: str, accept: str) -> Answer:
@@ -105,9 +122,15 @@ def _paths(server: ApiServer) -> list[str]:
     for group, versions in server.registry.groups().items():
         if group:
             found += [f"/apis/{group}", *(f"/apis/{group}/{name}" for name in versions)]
-    for kind in _HEALTH:
-        found += [f"/{kind}", *(f"/{kind}/{check}" for check in _CHECKS)]
-    return sorted({*found, "/metrics", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version"})
+    for kind, checks in health.CHECKS.items():
+        found += [f"/{kind}", *(f"/{kind}/{check}" for check in checks)]
+    return sorted({*found, *_SINGLE})
+
+
+_SINGLE: Final = (
+    "/flagz", "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/openid/v1/jwks", "/statusz",
+    "/version",
+)  # fmt: skip
 
 
 def _openapi_v2(server: ApiServer, accept: str) -> Answer:

@@ -204,6 +204,17 @@ _APPS: Final = (
         _ALL,
         subresources=(STATUS,),
     ),
+    ApiResource(
+        "autoscaling",
+        "v1",
+        "horizontalpodautoscalers",
+        "HorizontalPodAutoscaler",
+        True,
+        ("hpa",),
+        _ALL,
+        subresources=(STATUS,),
+        stored_as=("autoscaling", "v2"),
+    ),
 )
 
 _RESOURCE: Final = (
@@ -237,6 +248,7 @@ _CLUSTER: Final = (
     _cluster("storage.k8s.io", "csidrivers", "CSIDriver", shows_deleted=True),
     _cluster("storage.k8s.io", "csinodes", "CSINode", shows_deleted=True),
     _cluster("storage.k8s.io", "volumeattachments", "VolumeAttachment", subresources=(STATUS,), shows_deleted=True),
+    _cluster("storagemigration.k8s.io", "storageversionmigrations", "StorageVersionMigration", subresources=(STATUS,)),
     _namespaced("storage.k8s.io", "csistoragecapacities", "CSIStorageCapacity", shows_deleted=True),
     _cluster(
         "apiextensions.k8s.io",
