@@ -95,7 +95,7 @@ def build(host: str, folder: Path) -> tuple[Path, Path]:
     for old, new in (document.get("served") or {}).items():
         assert old in text, old
         text = text.replace(old, new, 1)
-    served.write_text(text)
+    served.write_text(text + "".join(f"{chr(9).join(map(str, words))}\n" for words in document.get("more") or ()))
     return root, served
 
 

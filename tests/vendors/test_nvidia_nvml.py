@@ -12,6 +12,7 @@ import pytest
 
 from drakkar.errors import DrakkarError
 from drakkar.inventory.slices import slice_contents
+from drakkar.vendors.nvidia.cdi.devices import everything
 from drakkar.vendors.nvidia.gpu import Gpu
 from drakkar.vendors.nvidia.nvml import NvmlError, find_library
 from drakkar.vendors.nvidia.nvml_machine import NvmlMachine
@@ -223,6 +224,20 @@ def test_mig_devices_are_made_and_destroyed_at_the_wanted_place(host: Any) -> No
     assert (machine.devices()[0].mig_instances, machine.devices()[0].mig_enabled) == ((), False)
     with pytest.raises(NvmlError, match="not found"):
         machine.destroy_mig(0, 11)
+
+
+def test_small_compute_instances_are_told_and_not_published(host: Any) -> None:
+    one = host("dgx-h100", (1, "1g.10gb"))
+    for number in (0, 1):
+        one.say(f"instance\t1\t1\t{number}\t9\t0\t4\tMIG-22222222-0000-5000-8000-00000000000{number}\t1")
+    machine = one.open()
+    gpu = machine.devices()[1]
+    assert [one.profile.name for one in gpu.mig_instances] == ["1g.10gb"]
+    assert [(one.gpu_instance, one.compute_instance) for one in gpu.mig_parts] == [(1, 0), (1, 1)]
+    assert [fault.kind for fault in machine.faults()] == ["mig-part", "mig-part"]
+    assert "compute instance 1 takes only a part of GPU instance 1 (3g.40gb)" in machine.faults()[1].message
+    slice_contents(published_pool(machine.devices(), "node-a"))
+    assert [one.index for one in everything([gpu])] == ["1:0", "1:1", "1:2"]  # containers can have them by CDI
 
 
 def test_a_compute_instance_that_cannot_be_made_takes_its_gpu_instance_with_it(host: Any) -> None:

@@ -19,7 +19,7 @@ enum { GPUS = 16, PROFILES = 32, INSTANCES = 16, RULES = 32, XIDS = 64, STARTS =
 
 typedef struct { unsigned index, id, slices, count, mp, copy, dec, enc, jpeg, ofa; unsigned long long memory;
                  char name[96]; unsigned size, starts[STARTS], placed; } Profile;
-typedef struct { int used, gpu; unsigned gi, ci, profile, start, size; char uuid[96]; int has_compute; } Instance;
+typedef struct { int used, gpu; unsigned gi, ci, profile, start, size, slices; char uuid[96]; } Instance;
 typedef struct { char uuid[96], name[96], serial[32], vbios[32], bus[32], cluster[40]; unsigned minor, module, device,
                  subsystem, brand, arch, major, minor_cc, clique; int addressing, mig, lost, recovery, remap_pending, remap_failed; unsigned long long memory, ecc, clocks;
                  Profile profiles[PROFILES]; int profile_count; Instance instances[INSTANCES];
@@ -64,7 +64,7 @@ static void one_line(char *line) {
     else if (!strcmp(w[0], "instance") && n >= 8) {
         Gpu *g = &gpus[atoi(w[1])];
         for (int i = 0; i < INSTANCES; i++) if (!g->instances[i].used) {
-            Instance *x = &g->instances[i]; memset(x, 0, sizeof *x); x->used = x->has_compute = 1; x->gpu = atoi(w[1]);
+            Instance *x = &g->instances[i]; memset(x, 0, sizeof *x); x->used = 1; x->slices = n > 8 ? atoi(w[8]) : 0; x->gpu = atoi(w[1]);
             x->gi = atoi(w[2]); x->ci = atoi(w[3]); x->profile = atoi(w[4]); x->start = atoi(w[5]);
             x->size = atoi(w[6]); snprintf(x->uuid, 96, "%s", w[7]); break;
         }
@@ -264,7 +264,8 @@ int nvmlDeviceGetAttributes_v2(void *h, Attributes *to) {
     Instance *x = instance_of(h);
     Profile *p = x ? profile_of(g, x->profile) : 0;
     if (!p) return INVALID;
-    *to = (Attributes){p->mp, p->copy, p->dec, p->enc, p->jpeg, p->ofa, p->slices, p->slices, p->memory};
+    *to = (Attributes){p->mp, p->copy, p->dec, p->enc, p->jpeg, p->ofa, p->slices, x->slices ? x->slices : p->slices,
+                       p->memory};
     return OK;
 }
 
@@ -398,9 +399,11 @@ int nvmlGpuInstanceCreateComputeInstance(void *h, unsigned id, void **to) {
 int nvmlGpuInstanceGetComputeInstanceById(void *h, unsigned id, void **to) {
     BEFORE
     Instance *x = instance_of(h);
-    if (!x || !x->used || x->ci != id) return NOT_FOUND;
-    *to = x;
-    return OK;
+    for (int i = 0; x && i < INSTANCES; i++) {
+        Instance *y = &gpus[x->gpu].instances[i];
+        if (y->used && y->gi == x->gi && y->ci == id) { *to = y; return OK; }
+    }
+    return NOT_FOUND;
 }
 int nvmlComputeInstanceDestroy(void *h) { BEFORE return instance_of(h) ? OK : INVALID; }
 typedef struct { void *device, *instance; unsigned id, profile, start, size; } ComputeInstanceInfo;

@@ -301,7 +301,7 @@ class GpuKind(DeviceKind):
     def _leave_mig_mode(self, index: int) -> None:
         gpu = self.machine.devices()[index]
         toggles = gpu.product.mig is not None and not gpu.product.mig.toggleNeedsReset
-        if toggles and gpu.mig_enabled and not gpu.mig_instances:
+        if toggles and gpu.mig_enabled and not gpu.mig_instances and not gpu.mig_parts:
             self.machine.set_mig_mode(index, False)
 
 

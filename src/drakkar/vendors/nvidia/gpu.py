@@ -52,7 +52,8 @@ class MigInstance:
 class Gpu(Device):
     """One GPU. `index` is NVML's (bus order), `minor` the number of /dev/nvidia<minor>; `xids` what it logged,
     `time_slice` its compute policy (0 default, 1 short, 2 medium, 3 long), `exclusive` its compute mode,
-    `conditions` what else it says of its health.
+    `conditions` what else it says of its health. `mig_parts` are MIG devices of a compute instance smaller than its GPU
+    instance: containers can have them, but no name of gpu.nvidia.com says which they are.
     """
 
     index: int
@@ -68,6 +69,7 @@ class Gpu(Device):
     clique_id: int | None = None
     mig_enabled: bool = False
     mig_instances: tuple[MigInstance, ...] = ()
+    mig_parts: tuple[MigInstance, ...] = ()
     xids: tuple[int, ...] = ()
     time_slice: int = 0
     exclusive: bool = False

@@ -197,6 +197,7 @@ class NvmlMachine:
                 for code in gpu.xids
                 if not (gpu.lost and code == 79)
             ]
+            found += [Fault("mig-part", gpu.uuid, None, _not_published(gpu, one)) for one in gpu.mig_parts]
             found += [Fault(one.kind, gpu.uuid, None, f"GPU {gpu.bus_id}: {one.message}") for one in gpu.conditions]
         return found
 
@@ -456,3 +457,10 @@ class NvmlMachine:
                 next_step="install libnvidia-ml.so.1 below the driver root",
             )
         return gpu, device
+
+
+def _not_published(gpu: Gpu, part: MigInstance) -> str:
+    return (
+        f"MIG device {part.uuid} of GPU {gpu.bus_id} is not published: its compute instance {part.compute_instance}"
+        f" takes only a part of GPU instance {part.gpu_instance} ({part.profile.name})"
+    )

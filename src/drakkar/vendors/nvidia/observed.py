@@ -127,14 +127,15 @@ def _whole(library: Library, device: NvmlDevice, uuid: str, around: Surroundings
 def _as_it_is_now(device: NvmlDevice, gpu: Gpu, around: Surroundings, xids: tuple[int, ...], time_slice: int) -> Gpu:
     """The GPU with what can change: its index, node and MIG devices."""
     enabled = bool(device.mig_mode())
-    made = tuple(_instances(device, gpu, around)) if enabled else ()
+    made = _instances(device, gpu, around) if enabled else []
     now = dataclasses.replace(
         gpu,
         index=device.index,
         nodes=(around.gpu_node(gpu.minor),),
         lost=False,
         mig_enabled=enabled,
-        mig_instances=made,
+        mig_instances=tuple(one for one, whole in made if whole),
+        mig_parts=tuple(one for one, whole in made if not whole),
         xids=xids,
         time_slice=time_slice,
         conditions=health.conditions(device),
@@ -142,7 +143,8 @@ def _as_it_is_now(device: NvmlDevice, gpu: Gpu, around: Surroundings, xids: tupl
     return gpu if now == gpu else now
 
 
-def _instances(device: NvmlDevice, gpu: Gpu, around: Surroundings) -> list[MigInstance]:
+def _instances(device: NvmlDevice, gpu: Gpu, around: Surroundings) -> list[tuple[MigInstance, bool]]:
+    """The MIG devices of a GPU, each with whether its compute instance takes all of its GPU instance."""
     profiles = {profile.id: profile for profile in (gpu.mig_board.profiles if gpu.mig_board else ())}
     found = []
     for one in nvml_mig.instances(device):
@@ -152,23 +154,20 @@ def _instances(device: NvmlDevice, gpu: Gpu, around: Surroundings) -> list[MigIn
         parent = f"gpu{gpu.minor}/gi{one.gpu_instance}"
         own = f"{parent}/ci{one.compute_instance}/access"
         compute = mig.compute_instance_capability(gpu.minor, one.gpu_instance, one.compute_instance)
-        found.append(
-            MigInstance(
-                uuid=one.uuid,
-                profile=profile,
-                start=one.start,
-                gpu_instance=one.gpu_instance,
-                compute_instance=one.compute_instance,
-                index=one.index,
-                nodes=(
-                    around.gpu_node(gpu.minor),
-                    around.capability_node(
-                        f"{parent}/access", mig.gpu_instance_capability(gpu.minor, one.gpu_instance)
-                    ),
-                    around.capability_node(own, compute),
-                ),
-            )
+        made = MigInstance(
+            uuid=one.uuid,
+            profile=profile,
+            start=one.start,
+            gpu_instance=one.gpu_instance,
+            compute_instance=one.compute_instance,
+            index=one.index,
+            nodes=(
+                around.gpu_node(gpu.minor),
+                around.capability_node(f"{parent}/access", mig.gpu_instance_capability(gpu.minor, one.gpu_instance)),
+                around.capability_node(own, compute),
+            ),
         )
+        found.append((made, one.whole))
     return found
 
 

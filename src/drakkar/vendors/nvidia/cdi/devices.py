@@ -52,8 +52,13 @@ def everything(gpus: Sequence[Gpu]) -> list[Chosen]:
         Chosen(gpu, one, place if one.index is None else one.index)
         for gpu in alive
         if gpu.mig_enabled
-        for place, one in enumerate(gpu.mig_instances)
+        for place, one in enumerate(_by_number(gpu))
     ]
+
+
+def _by_number(gpu: Gpu) -> list[MigInstance]:
+    """All MIG devices of a GPU in NVML's order, those of small compute instances included."""
+    return sorted((*gpu.mig_instances, *gpu.mig_parts), key=lambda one: one.index if one.index is not None else 0)
 
 
 def selected(gpus: Sequence[Gpu], wanted: Sequence[str]) -> list[Chosen]:

@@ -31,7 +31,10 @@ _GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class ExistingInstance:
-    """A MIG device that exists; `profile` is NVML's profile id, `start` in memory slices."""
+    """A MIG device that exists; `profile` is NVML's profile id, `start` in memory slices.
+
+    `whole`: its compute instance takes all of its GPU instance.
+    """
 
     index: int
     uuid: str
@@ -40,6 +43,7 @@ class ExistingInstance:
     size: int
     gpu_instance: int
     compute_instance: int
+    whole: bool = True
 
 
 def profiles(device: NvmlDevice) -> list[MigProfile]:
@@ -78,7 +82,14 @@ def instances(device: NvmlDevice) -> Iterator[ExistingInstance]:
         if info is not None:
             place = info.placement
             yield ExistingInstance(
-                index, identity, info.profileId, place.start, place.size, gpu_instance, compute_instance
+                index,
+                identity,
+                info.profileId,
+                place.start,
+                place.size,
+                gpu_instance,
+                compute_instance,
+                _is_whole(one),
             )
 
 
@@ -207,6 +218,15 @@ def _placements(device: NvmlDevice, profile: int) -> tuple[list[int], int]:
             found = places[: min(count.value, _MOST_PLACEMENTS)]
             return sorted(place.start for place in found), found[0].size
     return [], 0
+
+
+def _is_whole(one: NvmlDevice) -> bool:
+    """Whether a MIG device has all compute slices of its GPU instance; so it is taken to be where nothing tells."""
+    for name in ("nvmlDeviceGetAttributes_v2", "nvmlDeviceGetAttributes"):
+        told = one.library.fill(name, structs.DeviceAttributes(), one.handle)
+        if told is not None:
+            return bool(told.computeInstanceSliceCount >= told.gpuInstanceSliceCount)
+    return True
 
 
 def _instance_info(device: NvmlDevice, gpu_instance: int) -> Any:

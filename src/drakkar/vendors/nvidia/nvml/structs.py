@@ -115,6 +115,22 @@ class GpuInstanceInfo(Structure):
     ]
 
 
+class DeviceAttributes(Structure):
+    """nvmlDeviceAttributes_t: what a MIG device has."""
+
+    _fields_: ClassVar[_Fields] = [
+        ("multiprocessorCount", c_uint),
+        ("sharedCopyEngineCount", c_uint),
+        ("sharedDecoderCount", c_uint),
+        ("sharedEncoderCount", c_uint),
+        ("sharedJpegCount", c_uint),
+        ("sharedOfaCount", c_uint),
+        ("gpuInstanceSliceCount", c_uint),
+        ("computeInstanceSliceCount", c_uint),
+        ("memorySizeMB", c_ulonglong),
+    ]
+
+
 class ComputeInstanceProfile(Structure):
     """nvmlComputeInstanceProfileInfo_t."""
 
