@@ -16,7 +16,18 @@ from drakkar.errors import DrakkarError
 from drakkar.kube import yamltext
 from drakkar.migration.findings import Finding, codes, render_path
 
-__all__ = ["Csv", "Document", "Source", "Steps", "items_at", "read_bytes", "read_file", "read_folder", "value_at"]
+__all__ = [
+    "Csv",
+    "Document",
+    "Source",
+    "Steps",
+    "Toml",
+    "items_at",
+    "read_bytes",
+    "read_file",
+    "read_folder",
+    "value_at",
+]
 
 Steps = tuple[str | int, ...]
 """A path: names and indexes from the top of the object."""
@@ -171,8 +182,35 @@ class Csv(Source):
                 yield number, [column.strip() for column in text.split(",")]
 
 
+@dataclass(eq=False)
+class Toml(Source):
+    """A configuration in TOML, such as containerd's."""
+
+    value: dict[str, Any] = field(default_factory=dict)
+
+    def place(self, steps: Steps) -> tuple[int, int]:
+        """The line that sets the last name of a path inside its table, as far as one can be found."""
+        names = [str(step) for step in steps]
+        for number, line in enumerate(self.lines, 1):
+            if names and re.match(rf"""\s*["']?{re.escape(names[-1])}["']?\s*=""", line):
+                return number, len(line) - len(line.lstrip()) + 1
+        for number, line in enumerate(self.lines, 1):
+            if names and line.lstrip().startswith("[") and names[-1] in line:
+                return number, 1
+        return 1, 1
+
+
+def _toml(name: str, text: str) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise _unreadable(name, str(error)) from None
+
+
 def read_folder(folder: Path) -> list[Source]:
-    """Every YAML and CSV file under a folder, by name; a single file is a folder of one.
+    """Every YAML, JSON, CSV and TOML file under a folder, by name; a single file is a folder of one.
 
     Findings name files by the path given here. Raises DrakkarError for what does not exist or cannot be read.
     """
@@ -186,7 +224,7 @@ def read_folder(folder: Path) -> list[Source]:
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
         hidden = any(part.startswith(".") for part in inside.parts)
-        if path.suffix in (".yaml", ".yml", ".json", ".csv") and not hidden and path.is_file():
+        if path.suffix in (".yaml", ".yml", ".json", ".csv", ".toml") and not hidden and path.is_file():
             found += read_file(path)
     return found
 
@@ -212,6 +250,8 @@ def read_bytes(data: bytes, name: str) -> list[Source]:
     short = name.rpartition("/")[2]
     if short.endswith(".csv"):
         return [Csv(name, text, f"CSV/{short}")]
+    if short.endswith(".toml"):
+        return [Toml(name, text, f"TOML/{short}", _toml(name, text))]
     return list(_documents(name, text, _stem(short)))
 
 

@@ -14,7 +14,7 @@ from drakkar.migration.charts import Values, values_of
 from drakkar.migration.claims import Claim, claim_of
 from drakkar.migration.components import Component, components_of
 from drakkar.migration.context import Context, kubernetes
-from drakkar.migration.documents import Csv, Document, Source, value_at
+from drakkar.migration.documents import Csv, Document, Source, Toml, value_at
 from drakkar.migration.drivers import DeviceKind, driver_of_class, kinds_of_class, kinds_of_selectors
 from drakkar.migration.pods import PodClaim, PodTemplate, pod_templates
 
@@ -41,6 +41,11 @@ class Review:
     def counter_files(self) -> list[Csv]:
         """All counter files."""
         return [source for source in self.sources if isinstance(source, Csv)]
+
+    @cached_property
+    def tomls(self) -> list[Toml]:
+        """All TOML files."""
+        return [source for source in self.sources if isinstance(source, Toml)]
 
     def kind(self, *kinds: str) -> list[Document]:
         """Documents of these kinds."""

@@ -25,7 +25,7 @@ Check = Callable[[Review], Iterator[Finding]]
 FAMILIES: Final = (
     "shapes", "versions", "pods", "replicas", "claims", "selectors", "constraints", "configs", "slices", "quotas",
     "kueue", "inventory", "charts", "allocators", "layouts", "autoscaling", "counters", "exporters", "series",
-    "thresholds", "alerts", "events",
+    "thresholds", "alerts", "events", "runtimes", "fabrics",
 )  # fmt: skip
 """Modules of this package, in the order they are asked."""
 
