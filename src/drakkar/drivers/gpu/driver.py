@@ -106,9 +106,9 @@ class GpuDriver:
         """The health of all published devices, now and at every change."""
         return self._node.health()
 
-    async def start(self) -> None:
-        """Recovers, serves, registers, publishes; see `NodeDriver.start` for errors."""
-        await self._node.start()
+    async def start(self, *, kubelet_within: float = 0.0) -> None:
+        """Recovers, serves, registers, publishes; see `NodeDriver.start` for the argument and errors."""
+        await self._node.start(kubelet_within=kubelet_within)
         self._seen = self.machine.generation
         self._unsubscribe = self.machine.subscribe(self._happened)
         self._watcher = asyncio.create_task(self._watch(), name=f"GPUs of {self.kind.node_name}")

@@ -32,6 +32,9 @@ from drakkar.vendors.nvidia.published import DRIVER, PublishOptions
 
 _log = logging.getLogger(__name__)
 
+#: How long publishing waits for the kubelet's registration: a kubelet that runs takes some ten milliseconds.
+_KUBELET_SECONDS = 3.0
+
 
 @dataclass(frozen=True, slots=True)
 class Paths:
@@ -146,7 +149,7 @@ async def serve(
     if http_address:  # before the driver: what keeps it from starting to serve is what one asks for
         await endpoint.start(*parse_address(http_address))
     try:
-        await driver.start()
+        await driver.start(kubelet_within=_KUBELET_SECONDS)
     except OSError as error:
         raise DrakkarError(
             f"the driver cannot start: {error}", reason="NotStarted", subject=str(error.filename or "")

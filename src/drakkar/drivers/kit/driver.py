@@ -10,6 +10,7 @@ on the same device one after the other (KEP-4381).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -144,8 +145,12 @@ class NodeDriver:
 
     # --- life -------------------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
+    async def start(self, *, kubelet_within: float = 0.0) -> None:
         """Puts right what the last run left, serves and registers, begins to publish.
+
+        Args:
+            kubelet_within: seconds to wait for the kubelet before publishing. Pods are bound the moment a slice
+                appears; a kubelet that does not know the driver then fails them, and comes back after some 90 s.
 
         Raises:
             DrakkarError: another plugin of this name is serving, a directory cannot be written, or the journal is of a
@@ -157,6 +162,9 @@ class NodeDriver:
             await self._recover()
         await self._server.start()
         await self._publisher.start()
+        if kubelet_within:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.registered.wait(), kubelet_within)
         self.refresh()
 
     async def stop(self) -> None:
