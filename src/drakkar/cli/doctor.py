@@ -46,6 +46,7 @@ def command(
     drakkar doctor pod/train-0            one target: pod, claim, deployment, statefulset, job,
                                           daemonset, node, computedomain
     drakkar doctor bundle/ | b.tar.gz     what `drakkar capture` made; no cluster is needed
+    drakkar doctor objects.json           what `kubectl get -o json` printed
     drakkar doctor --explain-cause CODE   symptom, evidence, repair and prevention
 
     Exits with 0 when nothing is wrong, 1 when something is, 3 when the evidence cannot decide,
@@ -82,7 +83,7 @@ def _sorted_out(words: tuple[str, ...], bundle: Path | None) -> tuple[Path | Non
         kind, slash, name = word.partition("/")
         if slash and name and kind.lower() in KINDS and not target:
             target = word
-        elif bundle is None and (Path(word).exists() or "/" not in word or word.endswith((".tgz", ".tar.gz", ".tar"))):
+        elif bundle is None and (Path(word).exists() or "/" not in word or word.endswith((".tgz", ".tar.gz", ".tar", ".json", ".yaml"))):
             bundle = Path(word)
         else:
             raise DrakkarError(
@@ -98,7 +99,7 @@ def _snapshot(
 ) -> tuple[Snapshot, str]:
     """What is known, and the namespace of names without one; says what was read before anything is thought about."""
     if bundle is not None:
-        from drakkar.evidence.bundle import load
+        from drakkar.evidence.recorded import load
 
         snapshot, here = load(bundle), "default"
     else:

@@ -117,13 +117,23 @@ def _documents(text: str, path: str, unread: list[str], *, kinds: bool = True) -
     """Mappings of a YAML text with their first line; lists are taken apart, a broken rest becomes a note."""
     try:
         for line, obj in _json_documents(text) or ((t.line, t.value) for t in yamltext.trees(text, duplicates=True)):
-            for item in obj.get("items") or () if isinstance(obj, dict) and obj.get("kind") == "List" else (obj,):
-                if isinstance(item, dict) and (not kinds or isinstance(item.get("kind"), str)):
+            for item in _items(obj) if isinstance(obj, dict) and obj.get("kind") == "List" else (obj,):
+                if isinstance(item, dict) and (not kinds or _is_object(item)):
                     yield line, item
                 elif item is not None:
                     unread.append(f"{path}: a document that is no Kubernetes object")
     except yamltext.YamlError as error:
         unread.append(f"{path}: {error}")
+
+
+def _items(obj: dict[str, Any]) -> list[Any]:
+    items = obj.get("items")
+    return items if isinstance(items, list) else []
+
+
+def _is_object(item: dict[str, Any]) -> bool:
+    metadata = item.get("metadata")
+    return isinstance(item.get("kind"), str) and (metadata is None or isinstance(metadata, dict))
 
 
 def _json_documents(text: str) -> list[tuple[int, Any]]:

@@ -8,7 +8,6 @@ JSON or YAML, a List or many documents. Objects that cannot be relied on are lef
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +42,7 @@ def load(path: str | Path) -> Snapshot:
     """
     place = Path(path)
     try:
-        if not place.is_file() or tarfile.is_tarfile(place):
+        if not place.is_file() or not _is_text(place):
             return relied_on(bundle.load(place))
         if place.stat().st_size > MAX_TOTAL_BYTES:
             raise BundleError(
@@ -62,7 +61,17 @@ def load(path: str | Path) -> Snapshot:
         raise BundleError(f"{reason}", reason="NoSnapshot", subject=str(path), expected=_EXPECTED)
     events = tuple(obj for obj in objects if obj.get("kind") == "Event")
     others = tuple(obj for obj in objects if obj.get("kind") != "Event")
-    return relied_on(Snapshot(objects=others, events=events, unread=tuple(unread)))
+    found = relied_on(Snapshot(objects=others, events=events, unread=tuple(unread)))
+    if not found.objects:
+        raise BundleError(found.unread[0], reason="NoSnapshot", subject=str(path), expected=_EXPECTED)
+    return found
+
+
+def _is_text(place: Path) -> bool:
+    """Whether a file begins like JSON or YAML; archives, compressed or not, have zero bytes early on."""
+    with place.open("rb") as file:
+        start = file.read(4096)
+    return bool(start) and b"\0" not in start and not start.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ"))
 
 
 def relied_on(snapshot: Snapshot) -> Snapshot:
