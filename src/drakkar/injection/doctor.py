@@ -98,7 +98,7 @@ def _runtime(cache: CdiCache, runtime: RuntimeCdi, root: str) -> Iterator[Findin
     read = {aliases.get(directory, directory) for directory in runtime.directories}
     for directory in cache.directories:
         specs = [spec for spec in cache.specs() if spec.path.startswith(directory + "/")]
-        inside = directory.removeprefix(root)
+        inside = os.path.abspath(directory).removeprefix(root)  # noqa: PTH100 - lexical, links stay
         if specs and aliases.get(inside, inside) not in read:
             yield Finding(
                 "directory-not-read",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def command(
     from drakkar.injection.runtimes import read_host
     from drakkar.vendors.nvidia.mig_presence import missing_instance
 
-    root = root.rstrip("/")
+    root = os.path.abspath(root).rstrip("/") if root else ""  # noqa: PTH100 - lexical, links stay
     host = RealHost(root)
     files = {
         "containerd": containerd_config,
