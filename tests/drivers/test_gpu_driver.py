@@ -468,3 +468,26 @@ def test_two_instances_of_a_rolling_update_know_each_others_claims(tmp_path: Pat
                 assert len(new.files()) == 2
 
     asyncio.run(main())
+
+
+def test_slices_appear_when_the_kubelet_knows_the_driver_or_does_not_come(tmp_path: Path) -> None:
+    """Pods are bound the moment a slice appears; a kubelet that does not know the driver fails them for 90 s."""
+
+    async def main() -> None:
+        node = GpuNode(tmp_path)
+        node.build()
+        starting = asyncio.create_task(node.driver.start(kubelet_within=20.0))
+        while not (tmp_path / "r" / "gpu.nvidia.com-reg.sock").exists():
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.05)
+        assert (await node.published(), starting.done()) == ([], False)
+        node.driver.registered.set()
+        await asyncio.wait_for(starting, 5)
+        assert len(await node.published()) == 8
+        await node.driver.stop()
+        node.build()
+        await node.driver.start(kubelet_within=0.01)
+        assert len(await node.published()) == 8
+        await node.driver.stop()
+
+    asyncio.run(main())

@@ -92,6 +92,7 @@ def _load(path: Path) -> Scenario:
 def _fill(spec: dict[str, Any], *, ends: bool = False) -> None:
     spec.setdefault("terminationGracePeriodSeconds", 2)
     spec.setdefault("automountServiceAccountToken", False)
+    spec.setdefault("dnsPolicy", "Default")
     if ends:
         spec.setdefault("restartPolicy", "Never")
     names = [{"name": claim["name"]} for claim in spec.get("resourceClaims") or ()]
