@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command("free")
-@click.option("--by", type=click.Choice(["node", "class", "product"]), default="node", show_default=True)
+@click.option("--by", type=click.Choice(["node", "class", "product", "profile"]), default="node", show_default=True)
 @click.option("--driver", default="", help="Only devices of this driver.")
 @source
 @output

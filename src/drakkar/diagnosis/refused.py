@@ -8,6 +8,7 @@ first, and where nobody else can say why it is no, its own reason is the finding
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -30,6 +31,7 @@ Object = dict[str, Any]
 
 _SHOWN: Final = 3
 _TRIED: Final = 2
+_PATIENCE: Final = 10.0  # seconds, as the scheduler has them for one pod
 _CAUSES: Final = {
     TAINTS: "devices-tainted",
     IN_USE: "devices-in-use",
@@ -89,7 +91,7 @@ def answers_for(situation: Situation, pod: Object, uses: Iterable[ClaimUse]) -> 
     errors: dict[str, str] = {}
     if claims:
         try:
-            asked = Pod(situation.allocator, claims)
+            asked = Pod(situation.allocator, claims, deadline=time.monotonic() + _PATIENCE, now=time.monotonic)
         except DrakkarError as error:
             return Answers(claims, (), {}, {"": error.message})
         for node in eligible:

@@ -6,10 +6,13 @@ asked for.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 __all__ = ["Broken", "FalseClause", "Selectors"]
+
+_PATIENCE: Final = 2.0  # seconds for one selector on all devices: the cost limit alone allows that much for each
 
 
 class Broken(NamedTuple):
@@ -41,6 +44,7 @@ class Selectors:
         self._value_of = DeviceValue.from_json
         self._failure = CelError
         self._programs: dict[str, Any] = {}
+        self._spent: dict[str, float] = {}  # seconds, by selector
         self._values: dict[int, Any] = {}
         self._answers: dict[tuple[str, int], bool | Broken] = {}
         self._clauses: dict[tuple[str, int], FalseClause] = {}
@@ -73,10 +77,20 @@ class Selectors:
         program = self._program(text)
         if isinstance(program, Broken):
             return program
+        spent = self._spent.get(text, 0.0)
+        if spent > _PATIENCE:
+            return Broken(
+                f"given up: the selector takes too long, {spent:.0f} s for the first devices", compiling=False
+            )
+        started = time.monotonic()
+        end = started + _PATIENCE
         try:
-            return program.evaluate({"device": self._value(published)}).value is True
+            found = program.evaluate({"device": self._value(published)}, deadline=lambda: time.monotonic() > end)
+            return found.value is True
         except self._failure as error:
             return Broken(str(error), compiling=False)
+        finally:
+            self._spent[text] = spent + time.monotonic() - started
 
     def _program(self, text: str) -> Any:
         if text not in self._programs:

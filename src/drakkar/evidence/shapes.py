@@ -35,10 +35,14 @@ class Metadata(devices.Metadata):
     owner_references: list[Owner] | None = None
 
 
+class NamedMetadata(Metadata, kw_only=True):
+    name: str
+
+
 class Named(Shape):
     """An object that must have a name."""
 
-    metadata: Metadata
+    metadata: NamedMetadata
 
 
 class Condition(Shape):

@@ -61,6 +61,8 @@ def misshapen(obj: Mapping[str, Any]) -> Misshapen | None:
         place = path.strip("`").removeprefix("$").removeprefix(".") or "the object"
         reason = "is no number or percentage" if "matching regex" in text else f"{text[:1].lower()}{text[1:]}"
         return Misshapen(_subject(obj), place, _shown(_at(obj, steps)), reason)
+    except UnicodeError:
+        return Misshapen(_subject(obj), "the object", "", "has text that is no Unicode")
     except RecursionError:
         return Misshapen(_subject(obj), "the object", "", "is nested too deeply")
     for path, value in _AMOUNTS[kind](obj) if kind in _AMOUNTS else ():

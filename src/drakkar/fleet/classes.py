@@ -5,12 +5,15 @@ A selector that cannot be compiled or that fails on a device selects nothing; sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from drakkar.fleet.devices import FleetDevice
 
 __all__ = ["classes_of_devices"]
+
+_PATIENCE: Final = 5.0  # seconds for one class: a poisonous selector must not keep everybody waiting
 
 
 def classes_of_devices(
@@ -39,14 +42,23 @@ def classes_of_devices(
         except CelError:
             found[name] = []
             continue
-        found[name] = [device for device, bindings in values if all(_true(program, bindings) for program in programs)]
+        end = time.monotonic() + _PATIENCE
+
+        def late(end: float = end) -> bool:
+            return time.monotonic() > end
+
+        found[name] = [
+            device
+            for device, bindings in values
+            if not late() and all(_true(program, bindings, late) for program in programs)
+        ]
     return found
 
 
-def _true(program: Any, bindings: Mapping[str, Any]) -> bool:
+def _true(program: Any, bindings: Mapping[str, Any], late: Callable[[], bool]) -> bool:
     from drakkar.cel import CelError
 
     try:
-        return program.evaluate(bindings).value is True
+        return program.evaluate(bindings, deadline=late).value is True
     except CelError:
         return False

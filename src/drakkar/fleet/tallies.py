@@ -1,4 +1,4 @@
-"""Devices counted by node, class or product, and what the free ones are good for.
+"""Devices counted by node, class, product or profile, and what the free ones are good for.
 
 A count of free devices answers the wrong question when they are scattered: sixteen free GPUs, one per node, serve no
 pod that wants two. So each tally says for 1, 2, 4 and 8 devices how many such pods could be served at once, and its
@@ -7,7 +7,7 @@ fragmentation: the part of the free devices that no pod of that size could use, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -16,8 +16,8 @@ from drakkar.fleet.devices import STATES, Fleet, FleetDevice, State
 
 __all__ = ["GROUPINGS", "SIZES", "Grouping", "Tally", "tallies"]
 
-Grouping = Literal["node", "class", "product"]
-GROUPINGS: Final[tuple[Grouping, ...]] = ("node", "class", "product")
+Grouping = Literal["node", "class", "product", "profile"]
+GROUPINGS: Final[tuple[Grouping, ...]] = ("node", "class", "product", "profile")
 SIZES: Final = (1, 2, 4, 8)
 
 
@@ -26,7 +26,7 @@ class Tally:
     """The devices of one driver and kind in one group.
 
     Attributes:
-        group: the node, class or product; "" for devices without one.
+        group: the node, class, product or profile (of whole devices the type); "" for devices without one.
         states: how many devices are in each state.
         free_by_node: how many can be had at once on each node. For partitions that share counters this is fewer than
             there are free ones: it is counted as the allocator would hand them out, one by one.
@@ -80,7 +80,14 @@ def tallies(fleet: Fleet, by: Grouping = "node") -> list[Tally]:
 def _grouped(fleet: Fleet, by: Grouping) -> Iterable[tuple[str, Sequence[FleetDevice]]]:
     if by == "class":
         return classes_of_devices(fleet.snapshot.all("DeviceClass"), fleet.devices).items()
-    return [(device.node if by == "node" else device.product, (device,)) for device in fleet.devices]
+    return [(_GROUP_OF[by](device), (device,)) for device in fleet.devices]
+
+
+_GROUP_OF: Final[dict[str, Callable[[FleetDevice], str]]] = {
+    "node": lambda device: device.node,
+    "product": lambda device: device.product,
+    "profile": lambda device: device.attribute("profile") or device.attribute("type"),
+}
 
 
 def _tally(fleet: Fleet, group: str, driver: str, kind: str, devices: Sequence[FleetDevice]) -> Tally:

@@ -9,6 +9,7 @@ stands what the same rest would be good for if it lay in one piece: the differen
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -27,6 +28,7 @@ from drakkar.scheduling.nodes import NodeState
 __all__ = ["SIZES", "Capacity", "Kind", "Row", "capacity_of"]
 
 SIZES: Final = (1, 2, 4, 8)
+_PATIENCE: Final = 5.0  # seconds for one class
 _UNLIMITED: Final = 1 << 30
 _SHOWN: Final = 4
 _BILLION: Final = 10**9
@@ -139,7 +141,7 @@ class _Counting:
         state = self.cluster.devices.state
         seen: set[tuple[Any, ...]] = set()
         try:
-            asked = Pod(state, [claim])
+            asked = Pod(state, [claim], deadline=time.monotonic() + _PATIENCE, now=time.monotonic)
         except AllocationError as error:
             self.problems[f"class {name}: {error.message}"] = None
             return
@@ -153,6 +155,8 @@ class _Counting:
                     asked.on(node.node)
                 except AllocationError as error:
                     self.problems[f"node {node.name}, class {name}: {error.message}"] = None
+                    if error.timed_out:
+                        return  # the others would take as long
                 plan = view.plans.get(asked.key)
             if plan is not None:
                 self._add_node(name, node, view, plan, seen)
