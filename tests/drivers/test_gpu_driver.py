@@ -477,9 +477,8 @@ def test_slices_appear_when_the_kubelet_knows_the_driver_or_does_not_come(tmp_pa
         node = GpuNode(tmp_path)
         node.build()
         starting = asyncio.create_task(node.driver.start(kubelet_within=20.0))
-        while not (tmp_path / "r" / "gpu.nvidia.com-reg.sock").exists():
-            await asyncio.sleep(0)
-        await asyncio.sleep(0.05)
+        await asyncio.wait({starting}, timeout=0.3)
+        assert (tmp_path / "r" / "gpu.nvidia.com-reg.sock").exists()
         assert (await node.published(), starting.done()) == ([], False)
         node.driver.registered.set()
         await asyncio.wait_for(starting, 5)
