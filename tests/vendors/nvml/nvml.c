@@ -160,6 +160,10 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, void **h) {
 int nvmlDeviceGetIndex(void *h, unsigned *i) {
     BEFORE ALIVE(h)
     *i = g - gpus;
+    if (instance_of(h)) { /* a MIG device is counted on its GPU */
+        *i = 0;
+        for (Instance *x = g->instances; x != h; x++) *i += x->used;
+    }
     return OK;
 }
 int nvmlDeviceIsMigDeviceHandle(void *h, unsigned *is) { BEFORE *is = instance_of(h) != 0; return OK; }
