@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +16,7 @@ from drakkar.errors import DrakkarError
 from drakkar.inventory.slices import slice_contents
 from drakkar.vendors.nvidia.cdi.devices import everything
 from drakkar.vendors.nvidia.gpu import Gpu
-from drakkar.vendors.nvidia.nvml import NvmlError, find_library
+from drakkar.vendors.nvidia.nvml import NvmlError, find_library, structs
 from drakkar.vendors.nvidia.nvml_machine import NvmlMachine
 from drakkar.vendors.nvidia.published import PublishOptions, published_pool
 from drakkar.vendors.nvidia.simulated import SimulatedMachine, build_machine
@@ -302,6 +304,33 @@ def test_a_library_that_is_none_is_passed_over(tmp_path: Path) -> None:
     machine = NvmlMachine("node-a", simulated.driver_root)
     assert find_library(simulated.driver_root) is not None
     assert (machine.library, len(machine.devices())) == (None, 1)
+
+
+STRUCTURES = {
+    "nvmlPciInfo_t": structs.PciInfo,
+    "nvmlMemory_t": structs.Memory,
+    "nvmlDeviceAddressingMode_v1_t": structs.AddressingMode,
+    "nvmlGpuFabricInfo_t": structs.FabricInfo,
+    "nvmlGpuFabricInfo_v2_t": structs.FabricInfoV2,
+    "nvmlGpuInstancePlacement_t": structs.Placement,
+    "nvmlGpuInstanceProfileInfo_t": structs.GpuInstanceProfile,
+    "nvmlGpuInstanceProfileInfo_v2_t": structs.GpuInstanceProfileV2,
+    "nvmlGpuInstanceInfo_t": structs.GpuInstanceInfo,
+    "nvmlComputeInstanceProfileInfo_t": structs.ComputeInstanceProfile,
+    "nvmlComputeInstanceInfo_t": structs.ComputeInstanceInfo,
+    "nvmlEventData_t": structs.EventData,
+    "nvmlFieldValue_t": structs.FieldValue,
+    "nvmlDeviceAttributes_t": structs.DeviceAttributes,
+}
+
+
+def test_structures_lie_in_memory_as_nvidias_header_has_them() -> None:
+    layouts = json.loads((Path(__file__).parents[2] / "cases/nvml/layouts.json").read_text())
+    assert layouts.keys() == STRUCTURES.keys()
+    for name, structure in STRUCTURES.items():
+        assert ctypes.sizeof(structure) == layouts[name]["size"], name
+        fields = [field[0] for field in structure._fields_]
+        assert {field: getattr(structure, field).offset for field in fields} == layouts[name]["offsets"], name
 
 
 def test_a_product_that_no_table_knows_is_published_with_what_the_driver_tells(host: Any) -> None:
