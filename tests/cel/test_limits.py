@@ -149,3 +149,27 @@ def test_rounds_of_nested_comprehensions_are_counted_together() -> None:
     error = failure_of("".join(names) + "x0 + x1 + x2 >= 0" + ")" * 3, deadline=expired)
     assert error.message.startswith("operation interrupted: deadline exceeded in line 1, column ")
     assert error.cost < 10_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lists.range(20000).map(x, double(x)).distinct().size() > 0",
+        "sets.contains(lists.range(20000).map(x, [x]), lists.range(20000).map(x, [x]))",
+        "lists.range(20000).map(x, double(x)).sort().size() > 0",
+    ],
+)
+def test_what_is_too_dear_is_not_even_begun(text: str) -> None:
+    started = time.process_time()
+    error = failure_of(text)
+    assert time.process_time() - started < 2.0
+    assert error.kind == "cost"
+    assert error.cost > 400_000_000
+
+
+def test_lists_do_not_grow_without_end() -> None:
+    doubled = "lists.range(300000)"
+    for name in "abcdefgh":
+        doubled = f"cel.bind({name}, {doubled}, {name} + {name})"
+    error = failure_of(f"({doubled}).size() > 0")
+    assert error.message == "operation cancelled: result of _+_ exceeds the size limit"

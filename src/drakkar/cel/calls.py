@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from drakkar.cel.signatures import Implementation, Overload, Price
+from drakkar.cel.signatures import Implementation, Overload, PaidAhead, Price
 from drakkar.cel.steps import Body, Frame, LimitReached, Step, charged
 from drakkar.cel.types import Type
 from drakkar.cel.values import Duration, Failure, Timestamp, UInt, type_name
@@ -179,8 +179,12 @@ def _unary(dispatcher: Dispatcher, price: Price, arguments: list[Step], precise:
         return charged(argument.fixed + price, plain, precise)
     priced = price
 
+    ahead = isinstance(price, PaidAhead)
+
     def metered(frame: Frame) -> Any:
         value = body(frame)
+        if ahead:
+            _check_ahead(frame, priced((value,), None))
         implementation = table.get(type(value))
         result = apply(value) if implementation is None else implementation(value)
         spent = frame[0] + priced((value,), result)
@@ -230,6 +234,13 @@ def _binary(dispatcher: Dispatcher, price: Price, arguments: list[Step], precise
     return charged(first.fixed + second.fixed + price, plain, precise)
 
 
+def _check_ahead(frame: Frame, price: int) -> None:
+    """Stop before a call that costs more than is left, with the units that upstream would have spent after it."""
+    if frame[0] + price > frame[1]:
+        frame[0] += price
+        raise LimitReached
+
+
 def _metered(
     left_body: Body,
     right_body: Body,
@@ -237,9 +248,13 @@ def _metered(
     apply: Callable[[Any, Any], Any],
     price: Callable[[Sequence[Any], Any], int],
 ) -> Body:
+    ahead = isinstance(price, PaidAhead)
+
     def metered(frame: Frame) -> Any:
         left = left_body(frame)
         right = right_body(frame)
+        if ahead:
+            _check_ahead(frame, price((left, right), None))
         implementation = table.get((type(left), type(right)))
         result = apply(left, right) if implementation is None else implementation(left, right)
         spent = frame[0] + price((left, right), result)

@@ -67,6 +67,18 @@ _CLASSES: Final[dict[str, type]] = {
 }
 
 
+class PaidAhead:
+    """A price that the arguments alone decide, of a call that may take long: what is too dear is not even begun."""
+
+    __slots__ = ("_price",)
+
+    def __init__(self, price: Callable[[Sequence[Any], Any], int]) -> None:
+        self._price = price
+
+    def __call__(self, arguments: Sequence[Any], result: Any) -> int:
+        return self._price(arguments, result)
+
+
 class Overload:
     """One way to call a function; a method's target is its first parameter."""
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from drakkar.cel import macros
 from drakkar.cel.libraries.standard import add_int
-from drakkar.cel.signatures import Library, Price
+from drakkar.cel.signatures import Library, PaidAhead, Price
 from drakkar.cel.values import (
     INT_MAX,
     INT_MIN,
@@ -238,7 +238,7 @@ def _square_price(position: int) -> Price:
         factor = 2.0 + (0.1 if values and type(values[0]) in (str, bytes) else 0.0)
         return 11 + int(len(values) ** 2 * factor)
 
-    return price
+    return PaidAhead(price)
 
 
 def _lines(template: str, names: tuple[str, ...]) -> str:

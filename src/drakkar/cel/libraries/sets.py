@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from drakkar.cel.signatures import Library
+from drakkar.cel.signatures import Library, PaidAhead
 from drakkar.cel.values import equal, size_of
 
 _HASHABLE: Final = (str, int, bytes)
@@ -60,8 +60,8 @@ sets.intersects(list(<T>), list(<T>)) -> bool    list_sets_intersects_list
         "list_sets_intersects_list": _intersects,
     },
     prices={
-        "list_sets_contains_list": _once,
-        "list_sets_intersects_list": _once,
-        "list_sets_equivalent_list": _twice,
+        "list_sets_contains_list": PaidAhead(_once),
+        "list_sets_intersects_list": PaidAhead(_once),
+        "list_sets_equivalent_list": PaidAhead(_twice),
     },
 )

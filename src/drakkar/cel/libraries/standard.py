@@ -26,6 +26,7 @@ from drakkar.cel.values import (
 
 _INT_OVERFLOW: Final = Failure("integer overflow")
 _UINT_OVERFLOW: Final = Failure("unsigned integer overflow")
+_LONGEST: Final = 2_000_000
 _DIVISION: Final = Failure("division by zero")
 _MODULUS: Final = Failure("modulus by zero")
 
@@ -36,6 +37,13 @@ def _checked_int(number: int) -> int | Failure:
 
 def _checked_uint(number: int) -> UInt | Failure:
     return UInt(number) if 0 <= number <= UINT_MAX else _UINT_OVERFLOW
+
+
+def _add_lists(left: list[Any], right: list[Any]) -> Any:
+    """Upstream chains lists without copying; here their size has a limit, beyond anything a selector needs."""
+    if len(left) + len(right) > _LONGEST:
+        return Failure("operation cancelled: result of _+_ exceeds the size limit")
+    return left + right
 
 
 def add_int(left: int, right: int) -> Any:
@@ -225,7 +233,7 @@ STANDARD: Final = Library(
         "add_bytes": lambda left, right: left + right,
         "add_double": lambda left, right: left + right,
         "add_int64": add_int,
-        "add_list": lambda left, right: left + right,
+        "add_list": _add_lists,
         "add_string": lambda left, right: left + right,
         "add_uint64": lambda left, right: _checked_uint(int(left) + int(right)),
         "subtract_double": lambda left, right: left - right,
