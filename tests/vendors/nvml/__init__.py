@@ -37,7 +37,7 @@ def compiled(*, old: bool = False) -> Path:
     if compiler is None:
         from tests.conftest import missing
 
-        missing("cc", "needs a C compiler: apt-get install gcc")
+        missing("compiler", "needs a C compiler: apt-get install gcc")
         raise AssertionError
     target = Path(mkdtemp(prefix="drakkar-nvml-")) / "libnvidia-ml.so.1"
     flags = ["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-Wl,-soname,libnvidia-ml.so.1"]
