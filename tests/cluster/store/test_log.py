@@ -154,7 +154,9 @@ def test_files_of_a_later_or_an_earlier_format_are_refused(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("cut", [1, 20, 100])
-def test_a_torn_end_is_cut_at_the_last_whole_record_and_said(tmp_path: Path, cut: int) -> None:
+def test_a_torn_end_is_cut_at_the_last_whole_record_and_said(
+    tmp_path: Path, cut: int, caplog: pytest.LogCaptureFixture
+) -> None:
     asyncio.run(_write(tmp_path, "a", "b", "c"))
     path = tmp_path / "00000001.log"
     path.write_bytes(path.read_bytes()[:-cut])
@@ -170,6 +172,7 @@ def test_a_torn_end_is_cut_at_the_last_whole_record_and_said(tmp_path: Path, cut
 
     notes = asyncio.run(main())
     assert len(notes) == 1 and "cut at the last whole record" in notes[0]
+    assert caplog.messages == notes
     assert set(asyncio.run(_reopened(tmp_path))) == {"a", "b", "d"}, "and the cut place was written over"
 
 

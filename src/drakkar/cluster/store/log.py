@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import fcntl
+import logging
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -31,6 +32,7 @@ COMPACT_FROM: Final = 16 << 20
 State = Callable[[], tuple[int, list[tuple[str, StoredObject]]]]
 _BATCH: Final = 256
 _encode = msgspec.json.Encoder().encode
+logger = logging.getLogger(__name__)
 _OUT_OF_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -41,7 +43,8 @@ class LogError(DrakkarError):
 class Log:
     """The log in `directory`, for one process at a time. Raises `LogError` if it cannot be used or is damaged.
 
-    `state` gives all objects and the version they are at; the store sets it. `notes` say what was cut at the start.
+    `state` gives all objects and the version they are at; the store sets it. `notes` say what was cut at the start; they
+    are warnings in the program's log, too.
     """
 
     def __init__(self, directory: Path, *, disk: Disk | None = None, compact_from: int = COMPACT_FROM) -> None:
@@ -122,7 +125,7 @@ class Log:
         try:
             self._segment.close(trim=True)
         except OSError as error:
-            self.notes.append(f"{self._segment.path}: {error.strerror}")
+            self._note(f"{self._segment.path}: {error.strerror}")
         self._lock.close()
 
     # Committing
@@ -239,7 +242,7 @@ class Log:
                 for path in old:
                     self._disk.remove(path)
         except OSError as error:
-            self.notes.append(f"{self.path}: the log was not shortened: {error.strerror or error}")
+            self._note(f"{self.path}: the log was not shortened: {error.strerror or error}")
         finally:
             self._compaction = None
 
@@ -274,10 +277,14 @@ class Log:
             if found.number == 0:
                 return Segment.create(self._disk, self.path, 1)
             if found.note:
-                self.notes.append(found.note)
+                self._note(found.note)
             return Segment.reopen(self._disk, segments.log_path(self.path, found.number), found.number, found.used)
         except OSError as error:
             raise self._unusable(error) from error
+
+    def _note(self, text: str) -> None:
+        self.notes.append(text)
+        logger.warning("%s", text)
 
     def _unusable(self, error: OSError) -> LogError:
         return LogError(
