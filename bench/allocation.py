@@ -125,7 +125,7 @@ class Scenario:
         if not self.go_warm:
             return f"{name}{warm:10.1f}{'':20}{cold:12.0f}{note}"
         go, first = statistics.median(self.go_warm) * 1e6, statistics.median(self.go_cold) * 1e6
-        return f"{name}{warm:10.1f}{go:12.1f}{go / warm:8.2f}{cold:12.0f}{first:12.0f}{first / cold:8.2f}{note}"
+        return f"{name}{warm:10.1f}{go:12.1f}{go / warm:11.2f}{cold:10.0f}{first:10.0f}{first / cold:10.2f}{note}"
 
 
 def changes(case: Json) -> Iterator[Json]:
@@ -209,7 +209,7 @@ def main(arguments: list[str]) -> int:
             _race(path, None, options.rounds)
         return 2
     print(f"load {os.getloadavg()[0]:.1f}; microseconds, medians; ours of {RUNS * options.rounds} runs")
-    print(f"{'scenario':28}{'warm':>10}{'Go':>12}{'ratio':>8}{'cold':>12}{'Go':>12}{'ratio':>8}")
+    print(f"{'scenario':28}{'warm':>10}{'Go':>12}{'ratio':>11}{'cold':>10}{'Go':>10}{'ratio':>10}")
     with oracle:
         scenarios = [scenario for path in files for scenario in _race(path, oracle, options.rounds)]
     update = statistics.median(slice_updates())
