@@ -8,6 +8,7 @@ keeps one per connected node and knows nothing else of the kubelet.
 
 from __future__ import annotations
 
+from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, Protocol
 
@@ -89,3 +90,6 @@ class NodeStreams(Protocol):
         tty: bool = False,
     ) -> ExecSession:
         """Join the main process of a running container; closing the session leaves the container running."""
+
+    async def connect(self, namespace: str, pod: str, port: int) -> tuple[StreamReader, StreamWriter]:
+        """A connection to a port of a running pod (`port-forward`)."""

@@ -180,7 +180,7 @@ def test_what_the_node_refuses_is_told_on_the_error_channel() -> None:
             assert found["message"].endswith('exec: "nope": executable file not found in $PATH')
             assert (await receive(reader))[0] == 8
         code, _, answer = await port.ask("POST", f"{PODS}/p/portforward?ports=80")
-        assert (code, "port forwarding" in status(answer)["message"]) == (400, True)
+        assert (code, status(answer)["message"]) == (400, "Upgrade request required")
 
     with_port(body)
 

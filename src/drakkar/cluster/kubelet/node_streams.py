@@ -1,10 +1,12 @@
-"""The node's side of `kubectl logs`, `exec` and `attach`: `cluster.streams.NodeStreams` over workers and runtime.
+"""The node's side of `kubectl logs`, `exec`, `attach`, `port-forward`: `NodeStreams` over workers and runtime.
 
 Messages are the kubelet's, which is what kubectl shows.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
 
@@ -91,6 +93,24 @@ class KubeletStreams:
     ) -> ExecSession:
         state = self._running(namespace, pod, container)
         return await self._node.runtime.attach(state.id, stdin=stdin)
+
+    async def connect(self, namespace: str, pod: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        worker = self._find(namespace, pod)
+        if worker is None:
+            raise DrakkarError(f'pods "{pod}" not found', reason="NotFound", subject=f"Pod/{namespace}/{pod}")
+        if not any(state.running for state in worker.states.values()):
+            raise _bad_request(f"container not running ({pod})")
+        try:
+            # Pods share the host's network name space (`runtimes.oci`), as pods with hostNetwork do on a real node.
+            return await asyncio.open_connection("127.0.0.1", port)
+        except OSError as error:
+            reason = os.strerror(error.errno).lower() if error.errno else str(error)
+            raise DrakkarError(
+                f"error forwarding port {port} to pod {worker.uid}: failed to connect to localhost:{port} inside the"
+                f" pod: dial tcp4 127.0.0.1:{port}: connect: {reason}",
+                reason="InternalError",
+                subject=f"Pod/{namespace}/{pod}",
+            ) from error
 
     def _container(self, namespace: str, pod: str, container: str) -> tuple[PodWorker, ContainerState]:
         worker = self._find(namespace, pod)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -19,7 +19,7 @@ from drakkar.cluster.apiserver.calls import Answer, Call
 from drakkar.cluster.apiserver.paths import request_info, truth
 from drakkar.cluster.apiserver.server import ApiServer
 from drakkar.cluster.apiserver.serving.websockets import WebSocket
-from drakkar.cluster.apiserver.subresources.sessions import locate, refuse_forwarding
+from drakkar.cluster.apiserver.subresources.sessions import locate, locate_pod
 from drakkar.cluster.streams import ERROR, RESIZE, STDIN, ExecSession
 from drakkar.errors import DrakkarError
 from drakkar.kube.transport import ApiRequest
@@ -36,7 +36,11 @@ async def serve_stream(
 ) -> Answer | None:
     """Run the session; an answer if it is refused before the protocol is switched."""
     try:
-        session, protocol = await _start(server, request, repeated)
+        call = _call(server, request, repeated)
+        if call.info.subresource == "portforward":
+            await _forward(call, accept)
+            return None
+        session, protocol = await _start(call)
     except statuses.StatusError as refusal:
         return Answer(refusal.code, refusal.status, headers=refusal.headers)
     socket = accept(protocol)
@@ -55,16 +59,35 @@ async def serve_stream(
     return None
 
 
-async def _start(
-    server: ApiServer, request: ApiRequest, repeated: Mapping[str, list[str]]
-) -> tuple[ExecSession | DrakkarError, str]:
-    """The session (or why the node cannot begin it) and the protocol; raises `StatusError` for a wrong request."""
+async def _forward(call: Call, accept: Callable[[str], WebSocket]) -> None:
+    """Carry connections to ports of the pod; raises `StatusError` before the protocol is switched."""
+    from drakkar.cluster.apiserver.serving.forwarding import PROTOCOL, forward
+
+    node = locate_pod(call)
+    socket = accept(_protocol(call, (PROTOCOL,)))
+    try:
+        await forward(socket, node, call.info.namespace, call.name)
+    finally:
+        socket.close()
+
+
+def _protocol(call: Call, spoken: Sequence[str]) -> str:
+    """The first of ours that the client offers; raises `StatusError`."""
+    offered = [one.strip() for one in call.headers.get("sec-websocket-protocol", "").split(",")]
+    protocol = next((one for one in spoken if one in offered), "")
+    if not protocol:
+        raise statuses.bad_request(f"unable to upgrade: none of {offered} is supported, only {list(spoken)}")
+    return protocol
+
+
+def _call(server: ApiServer, request: ApiRequest, repeated: Mapping[str, list[str]]) -> Call:
+    """The request, identified and authorized; raises `StatusError`."""
     query = request.query
     info = request_info(request.method, request.path, query)
     user = server.identify(request.headers)
     server.authorize(user, info, query)
     row = server.target(info, request.method)
-    call = Call(
+    return Call(
         server,
         request.method,
         request.path,
@@ -77,12 +100,13 @@ async def _start(
         info,
         row,
     )
-    refuse_forwarding(call)
+
+
+async def _start(call: Call) -> tuple[ExecSession | DrakkarError, str]:
+    """The session (or why the node cannot begin it) and the protocol; raises `StatusError` for a wrong request."""
     node, container = locate(call)
-    offered = [one.strip() for one in request.headers.get("sec-websocket-protocol", "").split(",")]
-    protocol = next((one for one in PROTOCOLS if one in offered), "")
-    if not protocol:
-        raise statuses.bad_request(f"unable to upgrade: none of {offered} is supported, only {list(PROTOCOLS)}")
+    protocol = _protocol(call, PROTOCOLS)
+    query, info, repeated = call.query, call.info, call.repeated
     wanted = {name: truth(query.get(name, "")) for name in ("stdin", "stdout", "stderr", "tty")}
     try:
         if info.subresource == "attach":

@@ -22,14 +22,18 @@ def locate(call: Call) -> tuple[NodeStreams, str]:
     return node, container
 
 
+def locate_pod(call: Call) -> NodeStreams:
+    """The node of the pod whose port is wanted; raises `StatusError`."""
+    node = node_of(call, call.stored().value)
+    if node is None:
+        raise statuses.bad_request(f"pod {call.name} does not have a host assigned")
+    return node
+
+
 def plain(call: Call) -> Answer:
     """A request that does not ask for a websocket."""
-    refuse_forwarding(call)
-    locate(call)
-    raise statuses.bad_request("Upgrade request required")
-
-
-def refuse_forwarding(call: Call) -> None:
-    """Raises `StatusError` for portforward."""
     if call.info.subresource == "portforward":
-        raise statuses.bad_request("port forwarding needs SPDY frames, which this server does not speak")
+        locate_pod(call)
+    else:
+        locate(call)
+    raise statuses.bad_request("Upgrade request required")
