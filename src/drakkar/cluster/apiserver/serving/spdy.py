@@ -18,13 +18,14 @@ from typing import Final
 from drakkar.errors import DrakkarError
 
 _WORDS: Final = [
-    "options", "head", "post", "put", "delete", "trace", "accept", "accept-charset", "accept-encoding", "accept-
-    language", "accept-ranges", "age", "allow", "authorization", "cache-control", "connection", "content-base",
-    "content-encoding", "content-language", "content-length", "content-location", "content-md5", "content-range",
-    "content-type", "date", "etag", "expect", "expires", "from", "host", "if-match", "if-modified-since", "if-none-
-    match", "if-range", "if-unmodified-since", "last-modified", "location", "max-forwards", "pragma", "proxy-
-    authenticate", "proxy-authorization", "range", "referer", "retry-after", "server", "te", "trailer", "transfer-
-    encoding", "upgrade", "user-agent", "vary", "via", "warning", "www-authenticate", "method", "get", "status",
+    "options", "head", "post", "put", "delete", "trace", "accept", "accept-charset", "accept-encoding",
+    "accept-language", "accept-ranges", "age", "allow", "authorization", "cache-control", "connection",
+    "content-base", "content-encoding", "content-language", "content-length", "content-location", "content-md5",
+    "content-range", "content-type", "date", "etag", "expect", "expires", "from", "host", "if-match",
+    "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "last-modified", "location",
+    "max-forwards", "pragma", "proxy-authenticate", "proxy-authorization", "range", "referer", "retry-after",
+    "server", "te", "trailer", "transfer-encoding", "upgrade", "user-agent", "vary", "via", "warning",
+    "www-authenticate", "method", "get", "status",
 ]  # fmt: skip
 _MORE: Final = ("200 OK", "version", "HTTP/1.1", "url", "public", "set-cookie", "keep-alive", "origin")
 _TAIL: Final = (
