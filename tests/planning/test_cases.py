@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from drakkar.planning.plan import plan, scene_of
+from drakkar.planning.plan import Plan, plan, scene_of
+from drakkar.planning.room import Room
 from tools.vectors import plan as kind
 from tools.vectors._clusters import manifests_of, snapshot_of
 
@@ -47,12 +48,18 @@ def test_a_wrong_expectation_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_no_device_is_given_twice(name: str) -> None:
+def test_what_holds_of_every_plan(name: str) -> None:
+    """It is plain JSON; no device is given twice; those who would have to go are enough, and none goes in vain."""
     case = CASES[name]
-    if any("shared" in node for node in case["cluster"]["nodes"].values() if isinstance(node, dict)):
-        return
     found = plan(scene(case))
-    held = [device for pod in case["cluster"].get("pods") or () for device in pod.get("devices") or ()]
+    json.dumps(found.to_dict())
+    if not any("shared" in node for node in case["cluster"]["nodes"].values() if isinstance(node, dict)):
+        no_device_is_given_twice(case, found)
+    if found.rooms:
+        enough_and_not_in_vain(case, found.rooms[0])
+
+
+def no_device_is_given_twice(case, found: Plan) -> None:
     gone = set((case.get("ask") or {}).get("without") or ())
     taken = [
         f"gpu.nvidia.com/{pod['on']}/{device}"
@@ -60,22 +67,16 @@ def test_no_device_is_given_twice(name: str) -> None:
         if pod["on"] not in gone and "owner" not in pod
         for device in pod.get("devices") or ()
     ]
-    given = [
-        device.device for outcome in (*found.outcomes, *found.displaced, *found.waiting) for device in outcome.devices
-    ]
+    outcomes = (*found.outcomes, *found.displaced, *found.waiting)
+    given = [device.device for outcome in outcomes for device in outcome.devices]
     assert len(set(given)) == len(given)
-    assert not set(given) & set(taken), held
+    assert not set(given) & set(taken)
 
 
-@pytest.mark.parametrize("name", PLANS)
-def test_those_who_would_have_to_go_are_enough_and_none_is_in_vain(name: str) -> None:
-    """The first pod that does not fit fits once they are gone, and not while any of them stays."""
-    case = CASES[name]
-    first = next(iter(plan(scene(case)).rooms), None)
-    if first is None:
-        return
-    pods = {f"{pod.namespace}/{pod.name}" for pod in first.pods}
-    claims = {claim["metadata"]["name"] for claim in first.claims}
+def enough_and_not_in_vain(case, room: Room) -> None:
+    """The pod fits once they are gone, and not while any of them stays."""
+    pods = {f"{pod.namespace}/{pod.name}" for pod in room.pods}
+    claims = {claim["metadata"]["name"] for claim in room.claims}
     everybody = pods | claims
     if any(f"ml/{pod['name']}" in pods and "claim" in pod for pod in case["cluster"]["pods"]):
         return  # the claim stays when its pod goes, which the short words for a cluster cannot say
@@ -86,12 +87,7 @@ def test_those_who_would_have_to_go_are_enough_and_none_is_in_vain(name: str) ->
             pods=[pod for pod in case["cluster"].get("pods") or () if f"ml/{pod['name']}" not in gone],
             claims=[claim for claim in case["cluster"].get("claims") or () if claim["name"] not in gone],
         )
-        return any(outcome.fits and outcome.pod.name == first.for_pod for outcome in plan(rest).asked)
+        return any(outcome.fits and outcome.pod.name == room.for_pod for outcome in plan(rest).asked)
 
     assert fits(everybody)
     assert not any(fits(everybody - {one}) for one in everybody)
-
-
-@pytest.mark.parametrize("name", PLANS)
-def test_a_plan_is_plain_json(name: str) -> None:
-    json.dumps(plan(scene(CASES[name])).to_dict())

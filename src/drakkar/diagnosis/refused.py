@@ -50,7 +50,7 @@ class Answers:
 
     Attributes:
         claims: those claims.
-        fits: nodes that would give them.
+        fits: the first node that would give them.
         refusals: nodes that would not, with the allocator's reasons.
         errors: what the allocator could not decide, by node.
     """
@@ -104,8 +104,8 @@ def answers_for(situation: Situation, pod: Object, uses: Iterable[ClaimUse]) -> 
                 continue
             if isinstance(answer, Allocation):
                 fits.append(name_of(node))
-            else:
-                refusals[name_of(node)] = answer
+                break  # one is enough to know that devices are not what the pod waits for
+            refusals[name_of(node)] = answer
     return Answers(claims, tuple(fits), refusals, errors)
 
 

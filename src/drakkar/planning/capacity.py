@@ -327,6 +327,7 @@ def _in_one_piece(row: Row, sets: Sequence[_Set]) -> None:
     )
     apart = sum(max(0, min(one.left.get(family, 0) // need[family] for family in families)) for one in sets)
     if row.whole <= row.fits:
+        row.whole = row.fits  # spread over many sets is as good, or better where a set takes few of the kind
         return
     # What people know best are the places (memory slices), so they are told of these where they tell the story.
     numbered = [family for family in families if any(one.free.get(family) for one in sets)]
