@@ -84,7 +84,7 @@ class Informer:
         """Call `handler` for every change; objects already present are announced as ADDED at once."""
         self._handlers.append(handler)
         for obj in list(self._objects.values()):
-            self._call(handler, "ADDED", None, obj)
+            self._tell((handler,), "ADDED", None, obj)
 
     async def start(self) -> None:
         """Begin to list and watch in the background."""
@@ -175,15 +175,15 @@ class Informer:
         self._announce("DELETED", last, None)
 
     def _announce(self, kind: str, old: Object | None, new: Object | None) -> None:
-        for handler in self._handlers:
-            self._call(handler, kind, old, new)
+        self._tell(self._handlers, kind, old, new)
 
-    def _call(self, handler: Handler, kind: str, old: Object | None, new: Object | None) -> None:
-        # One broken handler must not blind the others, nor end the watch.
-        try:
-            handler(kind, old, new)
-        except Exception:
-            _log.exception("a handler of %s failed", self.resource.plural)
+    def _tell(self, handlers: Iterable[Handler], kind: str, old: Object | None, new: Object | None) -> None:
+        for handler in handlers:
+            # One broken handler must not blind the others, nor end the watch.
+            try:
+                handler(kind, old, new)
+            except Exception:
+                _log.exception("a handler of %s failed", self.resource.plural)
 
 
 def _file_under(values: dict[Hashable, dict[str, Object]], under: Iterable[Hashable], key: str, obj: Object) -> None:

@@ -189,7 +189,7 @@ class DeviceState:
     def _account(self, before: Object | None, after: Object) -> bool:
         """Bring the allocator up to date; true if devices became free."""
         old, new = _allocation(before), _allocation(after)
-        if old == new and before is not None:
+        if old == new and (before is not None or new is None):  # what holds nothing is no business of the allocator
             return False
         self.state.upsert_claim(after)
         if before is not None:
@@ -205,7 +205,7 @@ class DeviceState:
             return True  # nobody has judged a node yet
         results = (allocation.get("devices") or {}).get("results") or ()
         selector = allocation.get("nodeSelector")
-        names = NodeSelector.parse(selector).names() if selector else None
+        names = _named_by(selector) if selector else None
         if names is None or any((one["driver"], one["pool"]) in self._wide for one in results):
             self._view.touch_all()
         else:
@@ -242,6 +242,17 @@ class DeviceState:
             spec = piece["spec"]
             if any(rule.covers_pool(spec["driver"], spec["pool"]["name"]) for rule in concerned):
                 self._touch_slice(piece)
+
+
+def _named_by(selector: Mapping[str, Any]) -> Iterable[str] | None:
+    """The only nodes that can satisfy a selector. Most allocations name one node, which is seen without parsing."""
+    terms = selector.get("nodeSelectorTerms") or ()
+    if len(terms) == 1 and not terms[0].get("matchExpressions"):
+        fields = terms[0].get("matchFields") or ()
+        if len(fields) == 1 and fields[0].get("key") == "metadata.name" and fields[0].get("operator") == "In":
+            named: Iterable[str] = fields[0].get("values") or ()
+            return named
+    return NodeSelector.parse(selector).names()
 
 
 def _key(claim: Object) -> ClaimKey:

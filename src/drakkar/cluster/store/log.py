@@ -43,8 +43,8 @@ class LogError(DrakkarError):
 class Log:
     """The log in `directory`, for one process at a time. Raises `LogError` if it cannot be used or is damaged.
 
-    `state` gives all objects and the version they are at; the store sets it. `notes` say what was cut at the start; they
-    are warnings in the program's log, too.
+    `state` gives all objects and the version they are at; the store sets it. `notes` say what was cut at the start, and
+    are warnings in the log of the program, too.
     """
 
     def __init__(self, directory: Path, *, disk: Disk | None = None, compact_from: int = COMPACT_FROM) -> None:
