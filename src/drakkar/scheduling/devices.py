@@ -7,7 +7,7 @@ so that no device is handed out twice however fast pods come.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from drakkar.allocation.state import ClusterState
@@ -246,9 +246,9 @@ class DeviceState:
 
 def _named_by(selector: Mapping[str, Any]) -> Iterable[str] | None:
     """The only nodes that can satisfy a selector. Most allocations name one node, which is seen without parsing."""
-    terms = selector.get("nodeSelectorTerms") or ()
+    terms: Sequence[Mapping[str, Any]] = selector.get("nodeSelectorTerms") or []
     if len(terms) == 1 and not terms[0].get("matchExpressions"):
-        fields = terms[0].get("matchFields") or ()
+        fields: Sequence[Mapping[str, Any]] = terms[0].get("matchFields") or []
         if len(fields) == 1 and fields[0].get("key") == "metadata.name" and fields[0].get("operator") == "In":
             named: Iterable[str] = fields[0].get("values") or ()
             return named
