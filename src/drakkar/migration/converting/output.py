@@ -71,12 +71,12 @@ def rendered(plan: Plan, texts: Mapping[str, str]) -> dict[str, str]:
         if new and name.endswith(".json"):
             beside = name.removesuffix(".json") + ".claims.yaml"
             found[beside] = _documents(new)
-            _tell_kustomization(found, beside)
         elif new:
             found[name] = _joined(found[name], new)
     if plan.classes:
         found[CLASSES_FILE] = _documents(plan.classes)
-        _tell_kustomization(found, CLASSES_FILE)
+    for name in [name for name in found if name not in texts]:
+        _tell_kustomization(found, name)
     return found
 
 

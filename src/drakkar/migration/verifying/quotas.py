@@ -44,8 +44,11 @@ async def quota_checks(client: Client, clock: Clock, form: Form, *, old: bool) -
                 if hard:
                     await client.create(RESOURCE_QUOTAS, {**quota, "metadata": metadata, "spec": {"hard": hard}})
         await _known(client, clock, own)
-        by_pods = old or not any(str(key).endswith(_SUFFIX) for quota in form.quotas for key in quota["spec"]["hard"])
-        found[namespace, resource] = await _fill(client, own, resource, amount, pods=by_pods)
+        names = [
+            key for quota in form.quotas if quota["metadata"]["namespace"] == namespace for key in quota["spec"]["hard"]
+        ]
+        by_class = any(name.endswith(_SUFFIX) and _resource(name) == resource for name in map(str, names))
+        found[namespace, resource] = await _fill(client, own, resource, amount, pods=old or not by_class)
     return found
 
 
