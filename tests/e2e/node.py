@@ -35,6 +35,7 @@ class Seen:
 
     nodes: frozenset[str] = frozenset()
     lines: tuple[str, ...] = ()
+    environment: frozenset[str] = frozenset()
 
     @property
     def gpus(self) -> frozenset[str]:
@@ -154,7 +155,8 @@ def seen(cluster: RealCluster, namespace: str, pod: str, uid: str, container: st
         lines = _lines(folder)
         if "SEEN" in lines:
             nodes = frozenset(line.removeprefix("NODE ") for line in lines if line.startswith("NODE "))
-            return Seen(nodes, tuple(line.strip() for line in lines if "UUID: " in line))
+            variables = frozenset(line.removeprefix("ENV ") for line in lines if line.startswith("ENV "))
+            return Seen(nodes, tuple(line.strip() for line in lines if "UUID: " in line), variables)
         if time.monotonic() > end:
             raise AssertionError(f"container {container} of {namespace}/{pod} printed only: {lines}")
         time.sleep(0.02)

@@ -5,7 +5,8 @@ command and grace period filled in, and containers that name no claims have all 
 
     ready: [POD, …]        become Ready; all pods of the file if the key is missing
     pods: {SELECTOR: N}    so many pods with that label become Ready or succeed
-    sees: {PLACE: {gpus, migs, models}}   how many whole GPUs, MIG devices; a pattern for each line of nvidia-smi -L
+    sees: {PLACE: {gpus, migs, models, environment}}   how many whole GPUs, MIG devices; a pattern for each line of
+                                          nvidia-smi -L; variables of CUDA, as NAME=value
     distinct | same: [PLACE, …]           these see different, or the same, hardware
     unschedulable: {POD: PATTERN}         stays Pending; the scheduler's message
     refused: {POD: PATTERN}               stays ContainerCreating; the event of the failed prepare
@@ -27,7 +28,7 @@ from tools.realkube import images
 #: What a container does: show its device nodes by number, then what nvidia-smi finds behind them, then wait.
 LOOK = (
     "for n in /dev/nvidia[0-9]* /dev/nvidia-caps/*; do [ -c $n ] && stat -c 'NODE %n %t:%T' $n; done; "
-    "nvidia-smi -L; echo SEEN; "
+    "nvidia-smi -L; env | grep ^CUDA_ | sed 's/^/ENV /'; echo SEEN; "
 )
 _WAIT = "trap 'exit 0' TERM; sleep 3600 & wait"
 

@@ -58,5 +58,7 @@ def _check(place: str, seen: Seen, wanted: dict[str, Any]) -> None:
         assert len(seen.migs) == wanted["migs"], f"{place} sees {seen}"
         capabilities = [node for node in seen.nodes if "/nvidia-cap" in node]
         assert len(capabilities) == 2 * wanted["migs"], f"{place} has the nodes {seen.nodes}"
+    for variable in wanted.get("environment", ()):
+        assert variable in seen.environment, f"{place} has the environment {seen.environment}"
     if "models" in wanted:
         assert all(re.search(wanted["models"], line) for line in seen.lines), f"{place} sees {seen.lines}"
