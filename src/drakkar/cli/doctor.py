@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,7 @@ def command(
 
             follow(place, target, kubeconfig, context, space, every)
             return
+        gc.disable()  # one answer and the process ends: what a large cluster makes is not worth looking through
         snapshot, here = _snapshot(place, target, kubeconfig, context, space, announce=output in ("text", "wide"))
         status = _diagnose(snapshot, target, space, here, output, str(place or ""))
     except DrakkarError as error:
@@ -83,7 +85,9 @@ def _sorted_out(words: tuple[str, ...], bundle: Path | None) -> tuple[Path | Non
         kind, slash, name = word.partition("/")
         if slash and name and kind.lower() in KINDS and not target:
             target = word
-        elif bundle is None and (Path(word).exists() or "/" not in word or word.endswith((".tgz", ".tar.gz", ".tar", ".json", ".yaml"))):
+        elif bundle is None and (
+            Path(word).exists() or "/" not in word or word.endswith((".tgz", ".tar.gz", ".tar", ".json", ".yaml"))
+        ):
             bundle = Path(word)
         else:
             raise DrakkarError(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from drakkar.allocation.taints import untolerated
@@ -113,7 +113,12 @@ def _request(name: str, body: Object) -> Request:
 
 
 def funnel_of(situation: Situation, request: Request) -> Funnel:
-    """Follows every published device through the request's stages."""
+    """Follows every published device through the request's stages; requests that ask for the same share the answer."""
+    found = situation.once(("funnel", repr(replace(request, name="", count=1))), lambda: _followed(situation, request))
+    return replace(found, request=request)
+
+
+def _followed(situation: Situation, request: Request) -> Funnel:
     device_class = situation.snapshot.get("DeviceClass", request.class_name) or {}
     class_selectors = [
         text

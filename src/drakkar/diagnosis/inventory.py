@@ -73,7 +73,11 @@ def _unexplained(situation: Situation, pod: Object) -> Iterator[Finding]:
 
 
 def nodes(situation: Situation) -> Iterator[Finding]:
-    """Every node or driver whose inventory is missing or untrue."""
+    """Every node or driver whose inventory is missing or untrue; worked out once, since many pods ask."""
+    return iter(situation.once("inventory", lambda: tuple(_nodes(situation))))
+
+
+def _nodes(situation: Situation) -> Iterator[Finding]:
     yield from _driver_root(situation)
     for node in situation.gpu_nodes:
         yield from _node(situation, node)

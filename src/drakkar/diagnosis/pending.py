@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from drakkar.diagnosis import workloads
-from drakkar.diagnosis.situation import Situation
+from drakkar.diagnosis.funnel import requests_of
+from drakkar.diagnosis.situation import ClaimUse, Situation
 from drakkar.diagnosis.verdict import Finding
 from drakkar.evidence.snapshot import Snapshot, name_of, namespace_of, reference, uid_of
 
@@ -59,15 +60,27 @@ def what_it_wants(situation: Situation, pod: Object) -> bytes:
     uses = situation.claims_of(pod)
     if any(use.entry.get("resourceClaimName") or use.allocation for use in uses):
         return b""
+    reasons = sorted({event.get("reason") or "" for event in situation.snapshot.events_of(pod)})
     wanted = [
-        namespace_of(pod),
+        "" if _anywhere(uses, reasons) else namespace_of(pod),
         [[use.template_name, use.template is None, use.claim is None, use.devices] for use in uses],
         [spec.get(field) for field in _PLACING],
         [container.get("resources") for container in spec.get("containers") or ()],
-        sorted({event.get("reason") or "" for event in situation.snapshot.events_of(pod)}),
+        reasons,
         [condition.get("message") for condition in (pod.get("status") or {}).get("conditions") or ()],
     ]
     return msgspec.json.encode(wanted, order="deterministic")
+
+
+def _anywhere(uses: list[ClaimUse], reasons: list[str]) -> bool:
+    """Whether the namespace is no part of the reason: everything named exists, and only the scheduler has spoken."""
+    if set(reasons) - {"FailedScheduling"}:
+        return False
+    return all(
+        (use.claim is not None or use.template is not None)
+        and not any(request.admin for request in requests_of(use.devices))
+        for use in uses
+    )
 
 
 def as_twin(pod: Object, other: Object, finding: Finding) -> Finding:

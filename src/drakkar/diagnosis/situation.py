@@ -5,10 +5,10 @@ Everything is worked out once, when first asked for, from the recorded objects a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from drakkar.allocation import ClusterState
 from drakkar.api.identities import DeviceKey
@@ -25,6 +25,7 @@ from drakkar.scheduling.pods import PodFacts
 __all__ = ["GPU_DRIVER", "ClaimUse", "Published", "Situation", "condition", "ready"]
 
 Object = dict[str, Any]
+T = TypeVar("T")
 
 GPU_DRIVER: Final = "gpu.nvidia.com"
 _GPU_LABELS: Final = ("nvidia.com/gpu.present", "feature.node.kubernetes.io/pci-10de.present")
@@ -74,6 +75,14 @@ class Situation:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
+        self._once: dict[Any, Any] = {}
+
+    def once(self, key: Any, work: Callable[[], T]) -> T:
+        """What `work` gave when it was first asked for under that key."""
+        if key not in self._once:
+            self._once[key] = work()
+        found: T = self._once[key]
+        return found
 
     def claims_of(self, pod: Object) -> list[ClaimUse]:
         """What the pod asks for, entry by entry."""
@@ -238,8 +247,16 @@ class Situation:
 
     def plugin_pods(self, node: str = "") -> list[Object]:
         """Node plugin pods of DRA drivers, on one node or on all."""
-        pods = self.snapshot.pods_on(node) if node else self.snapshot.all("Pod")
-        return [pod for pod in pods if _is_plugin(pod)]
+        plugins = self._plugins_by_node
+        return plugins.get(node, []) if node else [pod for pods in plugins.values() for pod in pods]
+
+    @cached_property
+    def _plugins_by_node(self) -> dict[str, list[Object]]:
+        found: dict[str, list[Object]] = {}
+        for pod in self.snapshot.all("Pod"):
+            if _is_plugin(pod):
+                found.setdefault((pod.get("spec") or {}).get("nodeName") or "", []).append(pod)
+        return found
 
     def refusals(self, pod: Object) -> dict[str, str]:
         """By node: why the node itself (labels, taints, room) would refuse the pod, "" where it would not."""
