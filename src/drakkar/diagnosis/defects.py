@@ -38,7 +38,7 @@ class Defect(NamedTuple):
     reference: str
 
     def affects(self, version: str) -> bool:
-        """Whether a version is among the affected ones; one that cannot be read is taken for affected by ``*`` alone."""
+        """Whether a version is among the affected ones; one that cannot be read is so by ``*`` alone."""
         if self.versions == "*":
             return True
         found = _parsed(version)

@@ -23,8 +23,8 @@ from drakkar.diagnosis import (
     upgrades,
     workloads,
 )
-from drakkar.diagnosis.on_node import on_node
 from drakkar.diagnosis.defects import affecting
+from drakkar.diagnosis.on_node import on_node
 from drakkar.diagnosis.situation import Situation
 from drakkar.diagnosis.targets import TargetError, pods_of_target, resolve_target
 from drakkar.diagnosis.verdict import HEALTHY, UNDECIDED, Evidence, Finding, Verdict, cause_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from drakkar.diagnosis.situation import Situation
 from drakkar.errors import DrakkarError
 from drakkar.evidence.records import pods_of_claim
 from drakkar.evidence.snapshot import Snapshot, name_of, namespace_of
@@ -81,6 +80,8 @@ def pods_of_target(snapshot: Snapshot, obj: Object) -> list[Object]:
     if obj.get("kind") == "Pod":
         return [obj]
     if obj.get("kind") == "ResourceClaim":
+        from drakkar.diagnosis.situation import Situation  # heavy, and most that read a target's kind need it not
+
         users = pods_of_claim(snapshot, obj)
         situation = Situation(snapshot)
         waiting = [
