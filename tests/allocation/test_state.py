@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from drakkar.allocation import ClusterState, allocate
+from drakkar.allocation.features import DEFAULT_FEATURES
 from tools.vectors.allocation import solve, state_of
 
 from .objects import DRIVER, NODE, claim, cluster, device, held, request, slice_of
@@ -135,3 +136,18 @@ def test_claims_that_are_all_different_do_not_fill_the_memory() -> None:
     assert len(view.plans) <= 64
     assert len(view.bits) <= 256
     assert all(len(body.bits) <= 256 for body, _ in view.parts)
+
+
+def test_a_part_with_the_pools_of_a_node_answers_for_that_node_as_the_whole() -> None:
+    for seed in range(60):
+        case, other = random_case(seed), random_case(seed + 9000)
+        case["features"] = None
+        state = state_of(case)
+        for item in other["slices"]:  # more that the node does not see
+            spec = {**item["spec"], "nodeName": "elsewhere", "pool": {**item["spec"]["pool"], "name": "elsewhere"}}
+            for field in ("nodeSelector", "allNodes", "perDeviceNodeSelection"):
+                spec.pop(field, None)
+            state.upsert_slice({"metadata": {"name": f"other-{item['metadata']['name']}"}, "spec": spec})
+        view = state.world(DEFAULT_FEATURES).view(case["node"])
+        part = state.part([*(pool.key for pool in view.pools), *view.obsolete])
+        assert solve(case, part) == solve(case, state), seed

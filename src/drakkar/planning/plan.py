@@ -22,7 +22,7 @@ from drakkar.planning.existing import applied
 from drakkar.planning.manifests import WORKLOADS, understood, with_objects
 from drakkar.planning.placing import Outcome, place_all
 from drakkar.planning.quotas import admitted
-from drakkar.planning.rollout import Rollout
+from drakkar.planning.rollout import Rollout, belongs
 from drakkar.planning.room import Room, make_room, possible_on_an_empty_node
 from drakkar.planning.workloads import PlannedPod, completed
 from drakkar.scheduling.pods import PodFacts
@@ -223,8 +223,15 @@ def plan(scene: Scene, *, shares: Mapping[str, Quantity] | None = None) -> Plan:
         of(new), of(scene.displaced), of(waiting), tuple(rollouts), (), before, after,
         tuple(notes), (*cluster.problems, *before.problems),
     )  # fmt: skip
-    planned = frozenset(pod.facts.uid for pod in queue)
-    return replace(draft, rooms=tuple(make_room(cluster, draft.asked, planned)))
+    return replace(draft, rooms=tuple(make_room(cluster, draft.asked, _of_the_plan(scene, queue))))
+
+
+def _of_the_plan(scene: Scene, queue: Sequence[PlannedPod]) -> frozenset[str]:
+    """Pods that are never asked to go: those that the plan places, and those its workloads run already."""
+    workloads = [one.object for one in scene.manifests if one.object["kind"] in WORKLOADS]
+    placed = scene.cluster.placed() if workloads else ()
+    running = [pod for pod in placed if any(belongs(scene.cluster.snapshot, pod, workload) for workload in workloads)]
+    return frozenset((*(pod.facts.uid for pod in queue), *(pod.uid for pod in running)))
 
 
 def _check_nodes(snapshot: Snapshot, names: Sequence[str]) -> None:

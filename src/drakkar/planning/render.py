@@ -34,6 +34,9 @@ def plan_text(plan: Plan) -> str:
             blocks.append(["it would fit with one of", *(f"  {text} (node {node})" for node, text in first.changes)])
     if plan.rooms:
         blocks.append(list(_rooms(plan.rooms)))
+        left = sum(bool(outcome.refused) for outcome in plan.asked if not outcome.fits) - len(plan.rooms)
+        if left > 0:
+            blocks[-1].append(f"  (for {left} more pod{'s' if left > 1 else ''} nobody's going was found to help)")
     elif plan.no_room:
         blocks.append([plan.no_room])
     if plan.asked and plan.after.rows:
