@@ -33,6 +33,7 @@ Cost = tuple[Any, ...]
 
 _TRIALS: Final = 4000
 _EMPTIED: Final = 8
+_EQUALS: Final = 16
 _PODS: Final = 32  # for how many pods room is sought
 _NOT_HELPED: Final = frozenset({"NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity"})
 _RECREATED: Final = frozenset({"DaemonSet", "Node"})
@@ -198,6 +199,7 @@ class _Search:
 
     def run(self) -> Room | None:
         bounds = []
+        equals = 0
         for node in self.cluster.view.existing():
             key = *self.kind, node.name
             known = self.memory.bounds.get(key)
@@ -209,7 +211,10 @@ class _Search:
         bounds.sort(key=lambda entry: entry[:2])
         for bound, _, node in bounds:
             if self.best is not None and bound >= self.best[0][:3]:
-                break
+                # Nothing is smaller any more; of equals a few are looked at, for who began last.
+                if bound > self.best[0][:3] or equals >= _EQUALS:
+                    break
+                equals += 1
             if self.trials >= _TRIALS:
                 self.complete = False
                 break
