@@ -6,7 +6,8 @@ import ctypes
 import dataclasses
 import json
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from drakkar.errors import DrakkarError
 from drakkar.inventory.slices import slice_contents
+from drakkar.vendors.nvidia import nvml_machine
 from drakkar.vendors.nvidia.cdi.devices import everything
 from drakkar.vendors.nvidia.gpu import Gpu
 from drakkar.vendors.nvidia.nvml import NvmlError, find_library, structs
@@ -196,6 +198,45 @@ def test_what_a_gpu_says_of_its_health_is_told_and_taints_it_where_it_is_serious
     one.serve()
     assert machine.poll() is True
     assert machine.faults() == []
+
+
+def test_a_library_that_hangs_holds_nobody_up_and_is_told(host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = host("t4")
+    machine = one.open()
+    for name, seconds in (("_STALL_SECONDS", 0.01), ("_HANGS_SECONDS", 0.05), ("_CHANGE_SECONDS", 0.01)):
+        monkeypatch.setattr(nvml_machine, name, seconds)
+    heard: list[str] = []
+    machine.subscribe(lambda event: heard.append(event.fault.kind if event.fault else event.kind))
+    one.say("slow\tnvmlDeviceGetCount_v2\t700")
+    assert machine.poll() is False  # came back at once
+    assert wait_for(machine.poll)
+    assert [fault.kind for fault in machine.faults()] == ["nvml-hangs"]
+    assert len(machine.devices()) == 1  # what it said last
+    with pytest.raises(DrakkarError, match="NVML does not answer"):
+        machine.set_exclusive(0, True)
+    one.serve()
+    assert wait_for(machine.poll)
+    assert (machine.faults(), heard) == ([], ["nvml-hangs", "changed"])
+
+
+def test_a_library_that_hangs_at_the_start_is_waited_for(host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = host("t4")
+    monkeypatch.setattr(nvml_machine, "_START_SECONDS", 0.01)
+    one.say("slow\tnvmlDeviceGetCount_v2\t300")
+    machine = one.open()
+    assert machine.devices() == ()
+    assert machine.faults()[0].message == "NVML does not answer: what is shown is what it said last"
+    assert wait_for(machine.poll)
+    assert (len(machine.devices()), machine.faults()) == (1, [])
+
+
+def wait_for(question: Callable[[], bool]) -> bool:
+    """Asks until the answer is yes, for at most ten seconds."""
+    end = time.monotonic() + 10
+    while not question():
+        if time.monotonic() > end:
+            return False
+    return True
 
 
 def test_links_of_the_library_mean_the_driver_root(host: Any) -> None:

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, UNSUPPORTED = 3, NOT_FOUND = 6, TIMEOUT = 10, LOST = 15, SHORT = 7,
        MISMATCH = 25, INSUFFICIENT = 23, ABSENT = 13 };
@@ -24,7 +25,7 @@ typedef struct { char uuid[96], name[96], serial[32], vbios[32], bus[32], cluste
                  subsystem, brand, arch, major, minor_cc, clique; int addressing, mig, lost, recovery, remap_pending, remap_failed; unsigned long long memory, ecc, clocks;
                  Profile profiles[PROFILES]; int profile_count; Instance instances[INSTANCES];
                  unsigned ids[16][16]; } Gpu;
-typedef struct { char function[64]; int code; } Rule;
+typedef struct { char function[64]; int code, milliseconds; } Rule;
 typedef struct { int gpu; unsigned long long code; } Xid;
 
 static Gpu gpus[GPUS];
@@ -45,7 +46,10 @@ static void one_line(char *line) {
     if (!strcmp(w[0], "driver")) snprintf(driver, sizeof driver, "%s", w[1]);
     else if (!strcmp(w[0], "cuda")) cuda = atoi(w[1]);
     else if (!strcmp(w[0], "answer") && rule_count < RULES) {
-        snprintf(rules[rule_count].function, 64, "%s", w[1]); rules[rule_count++].code = atoi(w[2]);
+        snprintf(rules[rule_count].function, 64, "%s", w[1]); rules[rule_count].milliseconds = 0; rules[rule_count++].code = atoi(w[2]);
+    } else if (!strcmp(w[0], "slow") && rule_count < RULES) {
+        snprintf(rules[rule_count].function, 64, "%s", w[1]); rules[rule_count].code = 0;
+        rules[rule_count++].milliseconds = atoi(w[2]);
     } else if (!strcmp(w[0], "gpu") && n >= 19) {
         Gpu *g = &gpus[gpu_count++]; memset(g, 0, sizeof *g);
         snprintf(g->uuid, 96, "%s", w[1]); snprintf(g->name, 96, "%s", w[2]); snprintf(g->serial, 32, "%s", w[3]);
@@ -106,7 +110,11 @@ static void happened(const char *line) {
 /* What stands before the answer of every function: the file's own rules, whether it was initialised. */
 static int before(const char *function) {
     load();
-    for (int i = 0; i < rule_count; i++) if (!strcmp(rules[i].function, function)) return rules[i].code;
+    for (int i = 0; i < rule_count; i++)
+        if (!strcmp(rules[i].function, function)) {
+            usleep(1000 * rules[i].milliseconds);
+            if (rules[i].code) return rules[i].code;
+        }
     return ready ? OK : UNINITIALIZED;
 }
 #define BEFORE { int code_ = before(__func__); if (code_) return code_; }

@@ -7,9 +7,11 @@ that is exchanged or reloaded is loaded anew. What NVML cannot do on a GPU is le
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,15 @@ from drakkar.vendors.nvidia.nvml import Library, NvmlDevice, NvmlError, codes, f
 from drakkar.vendors.nvidia.nvml import mig as nvml_mig
 from drakkar.vendors.nvidia.nvml.device import devices as nvml_devices
 from drakkar.vendors.nvidia.nvml.events import EventSet
+from drakkar.vendors.nvidia.nvml.patience import Patience
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _TOOL_SECONDS = 30
+#: How long NVML is waited for: at the start, in a poll, before and after a change; after how long it counts as hanging.
+_START_SECONDS = 30.0
+_STALL_SECONDS = 0.25
+_CHANGE_SECONDS = 5.0
+_HANGS_SECONDS = 10.0
 _TOOL_PLACES = ("opt/bin", "usr/bin", "usr/sbin", "bin", "sbin", "home/kubernetes/bin/nvidia/bin", ".")
 
 
@@ -96,7 +104,15 @@ class NvmlMachine:
         self._majors: dict[str, int] = {}
         self._generation = 1
         self._listeners: list[Callable[[MachineEvent], None]] = []
-        self._look()
+        self._nvml = threading.Lock()  # one caller at a time: a look may still run when a change is wanted
+        self._hangs = False
+        self._before: tuple[tuple[object, ...], set[Fault]] = (self._state(), set())
+        self._pending: Patience | None = Patience(self._look_alone)
+        if self._pending.done(_START_SECONDS):
+            pending, self._pending = self._pending, None
+            pending.result()
+        else:
+            self._hangs = True
 
     # --- the Machine protocol ---------------------------------------------------------------------------------------
 
@@ -189,6 +205,7 @@ class NvmlMachine:
     def faults(self) -> Sequence[Fault]:
         """What is wrong now: why there are no devices, GPUs lost, XIDs, what GPUs say of their health."""
         found = [self._reason] if self._reason is not None else []
+        found += [self._hanging()] if self._hangs else []
         for gpu in self._gpus:
             if gpu.lost:
                 found.append(Fault("lost", gpu.uuid, 79, f"GPU {gpu.bus_id} has fallen off the bus"))
@@ -208,11 +225,25 @@ class NvmlMachine:
 
     def poll(self) -> bool:
         """Looks again: events that came in, GPUs, MIG instances, the driver itself. True if anything changed."""
-        before = self._gpus, self._driver_version, self._majors, self._reason
-        known = set(self.faults())
-        self._look()
-        if before == (self._gpus, self._driver_version, self._majors, self._reason):
-            return False
+        return self._poll(_STALL_SECONDS)
+
+    def _poll(self, patience: float) -> bool:
+        if self._pending is None:
+            self._before = (self._state(), set(self.faults()))
+            self._pending = Patience(self._look_alone)
+        if not self._pending.done(patience):
+            if self._hangs or self._pending.seconds < _HANGS_SECONDS:
+                return False
+            self._hangs = True
+            return self._changed(set(self.faults()) - {self._hanging()})
+        pending, self._pending = self._pending, None
+        answers_again, self._hangs = self._hangs, False
+        pending.result()
+        before, known = self._before
+        return self._changed(known) if answers_again or before != self._state() else False
+
+    def _changed(self, known: set[Fault]) -> bool:
+        """Tells everybody that something changed, with the faults that are new; always True."""
         self._generation += 1
         events = [MachineEvent("fault", fault.device, fault) for fault in self.faults() if fault not in known]
         for event in events or [MachineEvent("changed")]:
@@ -220,8 +251,20 @@ class NvmlMachine:
                 listener(event)
         return True
 
+    def _state(self) -> tuple[object, ...]:
+        return self._gpus, self._driver_version, self._majors, self._reason
+
+    @staticmethod
+    def _hanging() -> Fault:
+        return Fault("nvml-hangs", message="NVML does not answer: what is shown is what it said last")
+
     def close(self) -> None:
-        """Gives the library back."""
+        """Gives the library back, unless a call of it still runs."""
+        if self._pending is not None and not self._pending.done(_STALL_SECONDS):
+            return
+        self._close()
+
+    def _close(self) -> None:
         if self._events is not None:
             self._events.close()
             self._events = None
@@ -249,10 +292,11 @@ class NvmlMachine:
                 subject=profile,
                 expected="one of " + ", ".join(known) if known else "a GPU that can do MIG",
             )
-        if not gpu.mig_enabled:
-            nvml_mig.set_mode(device, True)
-        made, _ = nvml_mig.create(device, board.profile(profile), start)
-        self.poll()
+        with self._alone():
+            if not gpu.mig_enabled:
+                nvml_mig.set_mode(device, True)
+            made, _ = nvml_mig.create(device, board.profile(profile), start)
+        self._poll(_CHANGE_SECONDS)
         for one in self._gpu(index).mig_instances:
             if one.gpu_instance == made:
                 kernel.make_missing_nodes(self._devices, one.nodes)
@@ -264,15 +308,17 @@ class NvmlMachine:
     def destroy_mig(self, index: int, gpu_instance: int) -> None:
         """Destroys a GPU instance and its compute instances; DrakkarError if there is none, or something uses it."""
         _, device = self._device(index)
-        nvml_mig.destroy(device, gpu_instance)
-        self.poll()
+        with self._alone():
+            nvml_mig.destroy(device, gpu_instance)
+        self._poll(_CHANGE_SECONDS)
 
     def set_mig_mode(self, index: int, enabled: bool) -> None:
         """Switches MIG mode; DrakkarError where the driver refuses or wants a reset first."""
         gpu, device = self._device(index)
         if gpu.mig_enabled != enabled:
-            nvml_mig.set_mode(device, enabled)
-            self.poll()
+            with self._alone():
+                nvml_mig.set_mode(device, enabled)
+            self._poll(_CHANGE_SECONDS)
 
     def set_time_slice(self, index: int, interval: int) -> None:
         """Sets the time slice by the driver's nvidia-smi, since NVML has no call for it.
@@ -310,8 +356,9 @@ class NvmlMachine:
     def set_exclusive(self, index: int, exclusive: bool) -> None:
         """Sets the compute mode; DrakkarError where NVML refuses."""
         _, device = self._device(index)
-        device.set_compute_mode(codes.COMPUTE_EXCLUSIVE_PROCESS if exclusive else codes.COMPUTE_DEFAULT)
-        self.poll()
+        with self._alone():
+            device.set_compute_mode(codes.COMPUTE_EXCLUSIVE_PROCESS if exclusive else codes.COMPUTE_DEFAULT)
+        self._poll(_CHANGE_SECONDS)
 
     def mps_program(self) -> MpsProgram:
         """The driver's own control program, with its libraries and its server where it looks for them.
@@ -335,12 +382,31 @@ class NvmlMachine:
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
+    def _look_alone(self) -> None:
+        with self._nvml:
+            self._look()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """NVML for a change; DrakkarError while a look still waits for an answer."""
+        if not self._nvml.acquire(timeout=_CHANGE_SECONDS):
+            raise DrakkarError(
+                "the GPUs cannot be changed: NVML does not answer",
+                reason="NvmlHangs",
+                subject=self.name,
+                next_step="look for a GPU in trouble in the kernel log (XID)",
+            )
+        try:
+            yield
+        finally:
+            self._nvml.release()
+
     def _look(self) -> None:
         self._majors = kernel.character_majors(self._system)
         loaded = kernel.driver_version(self._system)
         unloaded = self._loaded is not None and loaded is None  # never seen loaded: a host that does not show it (WSL)
         if self._library is not None and (self._library.replaced or unloaded):
-            self.close()  # exchanged or unloaded: the old handles mean nothing any more
+            self._close()  # exchanged or unloaded: the old handles mean nothing any more
         self._loaded = loaded
         self._reason = None
         if self._library is None:
@@ -349,7 +415,7 @@ class NvmlMachine:
             try:
                 self._take_from_nvml(self._library)
             except NvmlError as error:
-                self.close()
+                self._close()
                 self._nothing(Fault("driver-not-ready", message=f"NVML does not answer: {error.message}"))
         if self._library is None and self._reason is None:
             self._take_from_kernel()
