@@ -22,7 +22,7 @@ from drakkar.scheduling.node_affinity import NodeAffinity
 from drakkar.scheduling.pod_affinity import PodAffinity
 from drakkar.scheduling.spreading import parse_constraints
 
-__all__ = ["ManifestError", "understood", "with_objects"]
+__all__ = ["ManifestError", "check_admin_access", "pod_template", "understood", "with_objects"]
 
 Object = dict[str, Any]
 
@@ -88,6 +88,33 @@ def with_objects(snapshot: Snapshot, manifests: Iterable[Manifest], nodes: Seque
         objects=(*old, *new, *nodes), captured_at=snapshot.captured_at, unread=snapshot.unread,
         kubernetes_version=snapshot.kubernetes_version,
     )  # fmt: skip
+
+
+def check_admin_access(snapshot: Snapshot, manifests: Iterable[Manifest]) -> None:
+    """Admin access (KEP-5018) is for namespaces that say so; the server refuses claims and templates elsewhere.
+
+    Raises `ManifestError`; where the snapshot shows no namespaces nothing is said.
+    """
+    if not snapshot.all("Namespace"):
+        return
+    for manifest in manifests:
+        obj = manifest.object
+        spec = {"ResourceClaim": obj.get("spec"), "ResourceClaimTemplate": (obj.get("spec") or {}).get("spec")}
+        devices = (spec.get(obj["kind"]) or {}).get("devices") or {}
+        for number, request in enumerate(devices.get("requests") or ()):
+            if (request.get("exactly") or {}).get("adminAccess") is not True:
+                continue
+            namespace = snapshot.get("Namespace", namespace_of(obj)) or {}
+            labels = (namespace.get("metadata") or {}).get("labels") or {}
+            if labels.get(_ADMIN_LABEL) != "true":
+                path = (
+                    f"{'spec.' * (obj['kind'] != 'ResourceClaim')}spec.devices.requests[{number}].exactly.adminAccess"
+                )
+                reason = f'admin access needs the label {_ADMIN_LABEL}: "true" on namespace {namespace_of(obj)}'
+                raise _error(manifest, obj, path, "", reason)
+
+
+_ADMIN_LABEL: Final = "resource.kubernetes.io/admin-access"
 
 
 def _matters(obj: Object) -> bool:

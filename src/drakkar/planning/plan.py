@@ -19,7 +19,7 @@ from drakkar.kube.quantity import Quantity
 from drakkar.planning.capacity import Capacity, capacity_of
 from drakkar.planning.cluster import PlannedCluster
 from drakkar.planning.existing import applied
-from drakkar.planning.manifests import WORKLOADS, understood, with_objects
+from drakkar.planning.manifests import WORKLOADS, check_admin_access, understood, with_objects
 from drakkar.planning.placing import Outcome, place_all
 from drakkar.planning.quotas import admitted
 from drakkar.planning.rollout import Rollout, belongs
@@ -140,7 +140,9 @@ def scene_of(
         from drakkar.planning.nodes import added_nodes
 
         new_nodes = added_nodes(snapshot, with_nodes, partitions=partitions)
-    cluster = PlannedCluster(with_objects(snapshot, read, new_nodes), monotonic=monotonic)
+    after = with_objects(snapshot, read, new_nodes)
+    check_admin_access(after, read)
+    cluster = PlannedCluster(after, monotonic=monotonic)
     notes: list[str] = []
     displaced: list[PlannedPod] = []
     for name in without:

@@ -33,7 +33,7 @@ Cost = tuple[Any, ...]
 
 _TRIALS: Final = 4000
 _EMPTIED: Final = 8
-_EQUALS: Final = 16
+_EQUALS: Final = 4
 _PODS: Final = 32  # for how many pods room is sought
 _NOT_HELPED: Final = frozenset({"NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity"})
 _RECREATED: Final = frozenset({"DaemonSet", "Node"})

@@ -122,7 +122,7 @@ def _nodes(names: tuple[str, ...], total: int) -> str:
 def _text(pod: PodFacts, node: NodeState | None, rejection: Rejection) -> str:
     told = _TOLD.get(rejection.plugin)
     text = told(pod, node, rejection) if told is not None and node is not None else ""
-    return text or ", ".join(rejection.reasons)
+    return text or ", ".join(rejection.reasons).replace("node(s) ", "")
 
 
 def _cordoned(_pod: PodFacts, _node: NodeState, _rejection: Rejection) -> str:
