@@ -59,7 +59,10 @@ def _upgrade_waits(situation: Situation) -> Iterator[Finding]:
 def _cannot_end(situation: Situation) -> Iterator[Finding]:
     """A terminating pod whose claims cannot be unprepared."""
     for pod in situation.snapshot.all("Pod"):
-        if not pod["metadata"].get("deletionTimestamp") or not _holds(situation, pod):
+        if not pod["metadata"].get("deletionTimestamp"):
+            continue
+        held = _held_after_its_end(situation, pod)
+        if not held and not _holds(situation, pod):
             continue
         node = (pod.get("spec") or {}).get("nodeName", "")
         capture = situation.snapshot.nodes.get(node)
@@ -69,7 +72,6 @@ def _cannot_end(situation: Situation) -> Iterator[Finding]:
             for event in situation.snapshot.events_of(pod)
             if event.get("type", "Warning") == "Warning" and "nprepare" in message_of(event)
         ]
-        held = _held_after_its_end(situation, pod)
         if not lines and not events and not held:
             continue
         words = message_of(events[-1]) if events else lines[-1].strip() if lines else held
