@@ -7,10 +7,13 @@ The search order is kubectl's: an explicit path, ``$KUBECONFIG`` (a list of file
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from drakkar.errors import DrakkarError
 from drakkar.kube import yamltext
@@ -115,12 +118,20 @@ def _material(entry: dict[str, Any], key: str, base: Path, where: str) -> bytes 
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        document = yamltext.load(file.read_bytes())
+        document = _parsed(file.read_bytes())
     except (OSError, yamltext.YamlError) as error:
         raise KubeconfigError(f"cannot read the kubeconfig: {error}", subject=str(file)) from error
     if not isinstance(document, dict):
         raise KubeconfigError("the kubeconfig is not a mapping", subject=str(file))
     return document
+
+
+def _parsed(data: bytes) -> Any:
+    """JSON is YAML, and needs no YAML library: a driver keeps those megabytes for months."""
+    if data.startswith(b"{"):
+        with contextlib.suppress(msgspec.DecodeError):
+            return msgspec.json.decode(data)
+    return yamltext.load(data)
 
 
 def _in_cluster() -> Connection:
