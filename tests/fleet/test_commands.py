@@ -69,4 +69,4 @@ def test_a_bundle_that_is_none_is_refused_before_anything_is_served() -> None:
     for words in (["free"], ["who", "gpu-0"], ["metrics"], ["metrics", "--listen", "0"], ["board", "--listen", "0"]):
         result = CliRunner().invoke(root, [*words, "--bundle", "/nowhere"])
         assert isinstance(result.exception, DrakkarError)
-        assert result.exception.message == "/nowhere is no bundle"
+        assert result.exception.message == "/nowhere does not exist"
