@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from drakkar.allocation import ClusterState, Pod
+import pytest
+
+from drakkar.allocation import AllocationError, ClusterState, Pod
 from tests.allocation.objects import claim, cluster, device, held, request, slice_of
 
 Json = dict[str, Any]
@@ -68,3 +70,28 @@ def test_a_share_leaves_a_device_open() -> None:
     holder = held("h", "gpu-0", pool="n1", shareID="s1", consumedCapacity={"memory": "2Gi"})
     state = cluster(slice_of([shared], name="n1-slice", pool="n1", node="n1"), claims=(holder,))
     assert taken(state, capacity={"requests": {"memory": "4Gi"}}) == "n1"
+
+
+def test_a_node_with_too_little_left_is_passed_over_until_enough_is_free() -> None:
+    state = two_full_nodes()
+    state.remove_claim(held("n1-gpu-0"))
+    assert [taken(state, count=2) for _ in range(2)] == [None, None]
+    assert taken(state) == "n1"
+    state.remove_claim(held("n1-gpu-1"))
+    assert taken(state, count=2) == "n1"
+
+
+def test_a_selector_that_fails_on_a_free_device_is_an_error_all_the_same() -> None:
+    state = two_full_nodes()
+    state.remove_claim(held("n1-gpu-0"))
+    with pytest.raises(AllocationError, match="no such key: missing"):
+        taken(state, count=2, selectors=("device.attributes['dra.example.com'].missing == 1",))
+
+
+def test_what_a_class_selects_may_change() -> None:
+    state = two_full_nodes()
+    state.remove_claim(held("n1-gpu-0"))
+    assert taken(state, count=2) is None
+    state.upsert_class({"metadata": {"name": "any"}, "spec": {"selectors": [{"cel": {"expression": "nonsense"}}]}})
+    with pytest.raises(AllocationError, match="undeclared reference to 'nonsense'"):
+        taken(state, count=2)

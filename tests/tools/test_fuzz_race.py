@@ -90,7 +90,7 @@ def test_upstream_that_changes_its_mind_decides_nothing(monkeypatch: pytest.Monk
 
 
 def test_a_case_that_raises_differs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    nothing: Json = {"allocations": None, "error": None, "nodeOnly": False}
+    nothing: Json = {"allocations": None, "error": None, "nodeOnly": False, "node": ""}
     race_with(monkeypatch, lambda case, answer: answer)
     monkeypatch.setattr(fuzz_allocation, "ours", lambda case: 1 // 0 if case["slices"] else nothing)
     monkeypatch.setattr(Parrot, "ask", lambda self, case: nothing)
@@ -113,7 +113,7 @@ def test_bad_arguments_and_missing_go_are_said(
 
 
 def test_oracles_are_known_by_name() -> None:
-    assert names() == ["allocation", "cdi", "cel"]
+    assert {"allocation", "cdi", "cel"} <= set(names())
     with pytest.raises(OracleError, match="no oracle 'kueue'; there are allocation, cdi, cel"):
         program("kueue")
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from drakkar.allocation.bounds import first_free, hopeless
+from drakkar.allocation.demand import Demand
 from drakkar.allocation.errors import AllocationError
 from drakkar.allocation.features import DEFAULT_FEATURES, Features
 from drakkar.allocation.plans import Chosen, Plan, plan_for
@@ -98,10 +99,10 @@ class Pod:
         An error that is limited to a node is raised only if no later node fits.
         """
         problem: AllocationError | None = None
-        modest = bool(self.shapes) and all(shape.modest for shape in self.shapes)
+        demand = Demand(self.key, self.shapes, self.expired)
         for node in nodes:
             try:
-                if self._hopeless(node, modest):
+                if self._hopeless(node, demand):
                     continue
                 found = self.on(node)
             except AllocationError as error:
@@ -115,13 +116,13 @@ class Pod:
             raise problem
         return None
 
-    def _hopeless(self, node: Mapping[str, Any], modest: bool) -> bool:
+    def _hopeless(self, node: Mapping[str, Any], demand: Demand) -> bool:
         """What most nodes of a full cluster need: to see at once that they have too few free devices."""
         world = self.world
         try:
             view = world.known_view(node)
             if view is None:
-                return modest and world.exhausted(node)
+                return demand.modest and world.too_full(node, demand)
         except (AttributeError, TypeError):
             return False  # no node: `on` will say so
         if view.invalid:

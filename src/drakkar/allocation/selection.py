@@ -98,17 +98,17 @@ class Selector:
         if self.reads is None or not record.readable:
             return [self._answer(record.device(number), deadline) for number in numbers]
         driver = record.key.driver
-        table = rows(driver, record.raw_devices, self.reads)
+        raw = record.raw_devices
+        table = rows(driver, raw if len(numbers) == len(raw) else [raw[number] for number in numbers], self.reads)
         memo = self._rows.setdefault(driver, {})
         if len(memo) >= _MEMO_LIMIT:
             memo.clear()
         found = []
-        for number in numbers:
-            row = table[number]
+        for number, row in zip(numbers, table, strict=True):
             answer = memo.get(row)
             if answer is None:
                 # All of the device can be read, so what is not asked for need not be made.
-                value = DeviceValue.excerpt(driver, record.raw_devices[number], self.reads)
+                value = DeviceValue.excerpt(driver, raw[number], self.reads)
                 answer = memo[row] = evaluate(self.program, value, record, number, deadline)
             found.append(answer)
         return found
@@ -221,11 +221,11 @@ def _fit_of_slice(
         return _fit(record, ask, answers.selector, features=answers.features, deadline=deadline)
     if not ask.query.of_class and not ask.query.of_request:
         return Fit((1 << len(record.names)) - 1, 0, 0, {}, 0)
-    ok, failures = _selected(record, _chain(ask, answers.selector), deadline)
+    ok, failures = selected(record, chain_of(ask, answers.selector), deadline)
     return Fit(ok, sum(1 << number for number in failures), 0, failures, 0)
 
 
-def _chain(ask: Ask, selector: Callable[[str], Selector]) -> list[tuple[Selector, bool, int]]:
+def chain_of(ask: Ask, selector: Callable[[str], Selector]) -> list[tuple[Selector, bool, int]]:
     """The selectors in order, each with whether it is the class's and its number there."""
     return [
         (selector(text), stage == 0, number)
@@ -234,11 +234,17 @@ def _chain(ask: Ask, selector: Callable[[str], Selector]) -> list[tuple[Selector
     ]
 
 
-def _selected(
-    record: SliceRecord, chain: list[tuple[Selector, bool, int]], deadline: Deadline
+def selected(
+    record: SliceRecord,
+    chain: list[tuple[Selector, bool, int]],
+    deadline: Deadline,
+    numbers: list[int] | None = None,
 ) -> tuple[int, dict[int, Failure]]:
-    """The devices that all selectors accept, and those on which the first that did not say no has failed."""
-    alive = list(range(len(record.names)))
+    """The devices that all selectors accept, and those on which the first that did not say no has failed.
+
+    Of the whole slice, or of those devices (numbers in order) only.
+    """
+    alive = list(range(len(record.names))) if numbers is None else numbers
     failures: dict[int, Failure] = {}
     for selector, by_class, number in chain:
         if not alive:
@@ -272,7 +278,7 @@ def _selected(
 def _fit(
     record: SliceRecord, ask: Ask, selector: Callable[[str], Selector], *, features: Features, deadline: Deadline
 ) -> Fit:
-    chosen, failures = _selected(record, _chain(ask, selector), deadline)
+    chosen, failures = selected(record, chain_of(ask, selector), deadline)
     ok = blocked = failing = checked = 0
     known: dict[bytes, Amounts | Failure | None] = {}
     for number, raw in enumerate(record.raw_devices):

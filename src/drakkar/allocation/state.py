@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from drakkar.allocation.demand import Demand
 from drakkar.allocation.errors import AllocationError
 from drakkar.allocation.features import Features
 from drakkar.allocation.plans import Plan
@@ -27,6 +28,7 @@ from drakkar.cel import Environment
 from drakkar.kube.quantity import QuantityError
 
 _SHAPE_LIMIT: Final = 4096
+_PASSED_LIMIT: Final = 64
 _SELECTOR_LIMIT: Final = 1024
 
 _encode = msgspec.json.encode
@@ -248,8 +250,7 @@ class ClusterState:
 
     def _classes_changed(self) -> None:
         for world in self._worlds.values():
-            world.shapes.clear()
-            world.plans.clear()
+            world.classes_changed()
 
     def _claim_changed(self, key: ClaimKey) -> None:
         use = self._assumed.get(key) or self._observed.get(key)
@@ -271,8 +272,9 @@ class World:
         self.plans: dict[Any, Plan] = {}  # shared by nodes with equal hardware
         self._environment: Environment | None = None
         self._views: dict[str, NodeView] = {}
-        self._exhausted: set[str] = set()  # nodes that had nothing free when they were last looked at, without a view
-        self._full: dict[PoolKey, str] = {}  # those nodes by pool
+        # Nodes without a view that were too full: for these pods, or (None) for any.
+        self._passed: dict[str, set[Any]] = {}
+        self._passed_by: dict[PoolKey, str] = {}  # those nodes by pool
         self._viewers: dict[PoolKey, set[str]] = {}
         self._bodies: dict[PoolKey, dict[tuple[SliceRecord, ...], PoolBody]] = {}
 
@@ -300,29 +302,53 @@ class World:
             self._viewers.setdefault(key, set()).add(name)
         return view
 
-    def exhausted(self, node: Mapping[str, Any]) -> bool:
-        """Whether every device of a node is surely in use as a whole, seen without preparing the node's view."""
+    def too_full(self, node: Mapping[str, Any], pod: Demand) -> bool:
+        """Whether a node surely has fewer free devices than a pod wants, seen without preparing the node's view.
+
+        Only where nothing else could happen on the way: the node's pools are whole and plain, and no selector fails on
+        a device that is free.
+        """
         name = (node.get("metadata") or {}).get("name") or ""
-        if name in self._exhausted:
+        passed = self._passed.get(name)
+        if passed is not None and (None in passed or pod.key in passed):
             return True
-        state = self.state
-        local = state._local.get(name)
-        if not local or state._everywhere:
+        local = self.state._local.get(name)
+        if not local or self.state._everywhere:
             return False
-        pools, wholes = state.usage.pools, state.usage.wholes
-        keys = []
+        pools, wholes = self.state.usage.pools, self.state.usage.wholes
+        free: dict[PoolKey, list[int]] = {}
+        left = pod.wanted
         for record in local.values():
             key = record.key
             uses = pools.get(key)
-            if not record.lonely or uses is None or len(uses) < len(record.names) or key in keys:
+            if not record.lonely or uses is None or key in free or wholes.get(key) != len(uses):
                 return False
-            if wholes.get(key) != len(uses) or not all(map(uses.__contains__, record.names)):
+            if len(record.names) - len(uses) >= left:
                 return False
-            keys.append(key)
-        if self._full.keys().isdisjoint(keys):  # two nodes with a pool of the same name are looked at anew
-            self._exhausted.add(name)
-            self._full.update(dict.fromkeys(keys, name))
+            free[key] = numbers = [number for number, name in enumerate(record.names) if name not in uses]
+            left -= len(numbers)
+            if left <= 0:
+                return False
+        nothing = left == pod.wanted
+        if not nothing:
+            if not pod.plain or not all(record.simple for record in local.values()):
+                return False
+            for record in local.values():
+                if not pod.answered_on(record, free[record.key], self.answers):
+                    return False
+        self._pass_over(name, None if nothing else pod.key, list(free))
         return True
+
+    def _pass_over(self, node: str, pod: Any, pools: list[PoolKey]) -> None:
+        """Remember it until something of the node changes."""
+        if any(self._passed_by.get(key, node) != node for key in pools):
+            return  # two nodes with a pool of the same name are looked at anew
+        keys = self._passed.setdefault(node, set())
+        if len(keys) >= _PASSED_LIMIT:
+            keys.clear()
+        keys.add(pod)
+        for key in pools:
+            self._passed_by[key] = node
 
     def known_view(self, node: Mapping[str, Any]) -> NodeView | None:
         """The node's view if it is ready."""
@@ -371,18 +397,23 @@ class World:
             self._environment = environment_of(self.features)
         return self._environment
 
+    def classes_changed(self) -> None:
+        """A class came, changed or went: forget what depends on what claims ask for."""
+        self.shapes.clear()
+        self.plans.clear()
+        self._passed.clear()
+        self._passed_by.clear()
+
     def slice_changed(self, record: SliceRecord) -> None:
         """A slice came, changed or went: forget the views that may see it."""
         self._bodies.pop(record.key, None)
         if not record.node_name:
-            self._exhausted.clear()
-            self._full.clear()
+            self._passed.clear()
+            self._passed_by.clear()
             self._views.clear()
             self._viewers.clear()
             return
-        if record.node_name in self._exhausted:
-            self._exhausted.discard(record.node_name)
-            self._full = {key: name for key, name in self._full.items() if name != record.node_name}
+        self._passed.pop(record.node_name, None)
         self._views.pop(record.node_name, None)
         for name in self._viewers.pop(record.key, ()):
             self._views.pop(name, None)
@@ -392,8 +423,8 @@ class World:
         shares, used = self.features.consumable_capacity, self.state.usage.devices
         for key in devices:
             pool = PoolKey(key.driver, key.pool)
-            if pool in self._full:
-                self._exhausted.discard(self._full.pop(pool))
+            if pool in self._passed_by:
+                self._passed.pop(self._passed_by.pop(pool), None)
             for body in self._bodies.get(pool, {}).values():
                 body.note_use(key.device, used.get(key), shares=shares)
 
