@@ -7,25 +7,30 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
 
 from .errors import HookError
 from .state import ContainerState
 
+TYPE_CHECKING = False  # typing itself would take a third of the time that a hook may need
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Final
+
+    Given = Mapping[str, list[str]]
+
 __all__ = ["COMMANDS", "Command", "main"]
 
-Given = Mapping[str, list[str]]
 _ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 _IGNORED: Final = ("--debug", "--quiet")  # of nvidia-cdi-hook, before the command's name
 
 
-class Command(NamedTuple):
+class Command:
     """A hook: what it does, the options it takes (all with a value), and its function."""
 
-    about: str
-    options: tuple[str, ...]
-    run: Callable[[ContainerState, Given], None]
+    def __init__(self, about: str, options: tuple[str, ...], run: Callable[[ContainerState, Given], None]) -> None:
+        self.about = about
+        self.options = options
+        self.run = run
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -6,11 +6,14 @@ import os
 import re
 import stat
 import sys
-from typing import Final
 
 from .errors import HookError
 from .root import ContainerRoot
 from .state import ContainerState
+
+TYPE_CHECKING = False  # typing itself would take a third of the time that a hook may need
+if TYPE_CHECKING:
+    from typing import Final
 
 __all__ = ["apply_mode", "create_symlinks", "enable_cuda_compat", "update_application_profile"]
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any, Final
 
 from .errors import HookError
+
+TYPE_CHECKING = False  # typing itself would take a third of the time that a hook may need
+if TYPE_CHECKING:
+    from typing import Any, Final
 
 __all__ = [
     "MNT_DETACH",

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Final, NoReturn
 
 from . import kernel
 from .errors import HookError
 from .root import ContainerRoot
 from .state import ContainerState
+
+TYPE_CHECKING = False  # typing itself would take a third of the time that a hook may need
+if TYPE_CHECKING:
+    from typing import Final, NoReturn
 
 __all__ = ["update_ldcache"]
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Final
 
 from .errors import HookError
 from .state import ContainerState
+
+TYPE_CHECKING = False  # typing itself would take a third of the time that a hook may need
+if TYPE_CHECKING:
+    from typing import Final
 
 __all__ = ["apply_cuda_memory_limits"]
 

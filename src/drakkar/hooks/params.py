@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import Final
 
 from . import kernel
 from .errors import HookError
 from .root import ContainerRoot
 from .state import ContainerState
+
+TYPE_CHECKING = False  # typing itself would take a third of the time that a hook may need
+if TYPE_CHECKING:
+    from typing import Final
 
 __all__ = ["disable_device_node_modification"]
 

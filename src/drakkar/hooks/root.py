@@ -13,9 +13,12 @@ from __future__ import annotations
 import os
 import stat
 from collections import deque
-from typing import Final
 
 from .errors import HookError
+
+TYPE_CHECKING = False  # typing itself would take a third of the time that a hook may need
+if TYPE_CHECKING:
+    from typing import Final
 
 __all__ = ["ContainerRoot"]
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any, Final
 
 from .errors import HookError
 from .root import ContainerRoot
+
+TYPE_CHECKING = False  # typing itself would take a third of the time that a hook may need
+if TYPE_CHECKING:
+    from typing import Any, Final
 
 __all__ = ["ContainerState"]
 

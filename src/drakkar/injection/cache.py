@@ -8,8 +8,7 @@ its answers (why a name does not resolve) is part of the error here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .edit import Injection, Lstat, OciConfig, apply_blocks
 from .errors import CdiError
@@ -22,6 +21,9 @@ from .reasons import why_unresolved
 from .scan import Scan, Scanner, directory_signatures, signature_of
 from .spec import CdiSpec, Profile
 from .watch import DirectoryWatch, watch_directories
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["DEFAULT_DIRECTORIES", "CdiCache", "Resolved"]
 

@@ -7,8 +7,7 @@ instead of the first one only, and the text that a terminal shows is made from t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from drakkar.errors import DrakkarError
 
@@ -18,8 +17,7 @@ _ONE_LINE = {code: repr(chr(code))[1:-1] for code in (*range(32), 0x7F, 0x85, 0x
 SHOWN_PROBLEMS = 5  # a message stays readable; the whole list is in ``CdiError.problems``
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """One thing that is wrong (or, as a warning, doubtful) in a specification.
 
     ``line`` and ``column`` count from 1 and are 0 where the place is not known. ``path`` leads to the value inside the

@@ -9,8 +9,6 @@ from __future__ import annotations
 import string
 from typing import Final, NamedTuple
 
-from drakkar.api.fields import quote
-
 from .errors import CdiError
 
 __all__ = [
@@ -59,6 +57,13 @@ class QualifiedName(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.vendor}/{self.device_class}={self.name}"
+
+
+def quote(text: str) -> str:
+    """The text in quotes, as Go's ``%q`` writes it; imported when there is something to quote."""
+    from drakkar.api.fields import quote as quoted
+
+    return quoted(text)
 
 
 def qualified_name(vendor: str, device_class: str, name: str) -> str:

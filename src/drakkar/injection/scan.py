@@ -7,16 +7,14 @@ unreadable directory or a ``.yml`` file, is kept so that somebody can be told.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from .errors import CdiError
-from .parsed import Outcome, ParsedFiles
+from .parsed import Outcome, ParsedFiles, content_digest
 from .spec import MAX_BYTES, CdiSpec, Profile
 
 __all__ = ["Found", "Scan", "Scanner"]
@@ -35,17 +33,24 @@ class Found(NamedTuple):
     error: CdiError | None
 
 
-@dataclass
-class Scan:
-    """What the directories held."""
-
-    files: list[Found] = field(default_factory=list)
-    directory_errors: dict[str, str] = field(default_factory=dict)
-    ignored: list[str] = field(default_factory=list)
-    links: list[tuple[str, _Signature]] = field(default_factory=list)
-
-
 _Signature = tuple[int, ...]
+
+
+class Scan:
+    """What the directories held.
+
+    Attributes:
+        files: specification files in rising priority.
+        directory_errors: why a directory could not be read.
+        ignored: files that look like specifications and are none to any consumer.
+        links: the symbolic links among the files with what they led to.
+    """
+
+    def __init__(self) -> None:
+        self.files: list[Found] = []
+        self.directory_errors: dict[str, str] = {}
+        self.ignored: list[str] = []
+        self.links: list[tuple[str, _Signature]] = []
 
 
 class _Remembered(NamedTuple):
@@ -106,7 +111,7 @@ class Scanner:
         except OSError as error:
             message = f"failed to read CDI specification {path}: {error.strerror or error}"
             return _Remembered(signature, b"", False, None, CdiError(message, file=path, reason="Unreadable"))
-        digest = hashlib.blake2b(data, digest_size=16).digest()
+        digest = content_digest(data)
         reliable = bool(signature) and signature[2] + _RACY_NS < time.time_ns()
         if known and known.digest == digest:
             return known._replace(signature=signature, reliable=reliable)

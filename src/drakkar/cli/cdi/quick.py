@@ -40,13 +40,32 @@ def quickly(arguments: Sequence[str]) -> bool:
         given.setdefault(option, []).append(value)
     directories, devices, output = (given.get(key, []) for key in ("--spec-dir", "--device", "--output"))
     if arguments[0] == "list" and not words and (not output or output in (["table"], ["json"])):
+        _load_msgspec()
         from drakkar.cli.cdi.sources import print_devices
 
         print_devices(directories, output[0] if output else "table")
         return True
     if arguments[0] == "inject" and devices and len(words) == 1:
+        _load_msgspec()
         from drakkar.cli.cdi.sources import print_injection
 
         print_injection(directories, devices, words[0])
         return True
     return False
+
+
+def _load_msgspec() -> None:
+    """Loads msgspec as where `typing_extensions` is not installed: it then takes the functions of `typing`.
+
+    Both do for us, and the package (with `inspect`, which it loads) is a fifth of a command's time.
+    """
+    import sys
+
+    absent = "typing_extensions" not in sys.modules
+    if absent:
+        sys.modules["typing_extensions"] = None  # type: ignore[assignment]
+    try:
+        import msgspec  # noqa: F401
+    finally:
+        if absent:
+            del sys.modules["typing_extensions"]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drakkar.cli.printing import emit, table
 from drakkar.injection.cache import CdiCache
 from drakkar.injection.parsed import ParsedFiles
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def open_cache(directories: Sequence[str | Path], **options: Any) -> CdiCache:
@@ -34,7 +36,11 @@ def read_config(config: str | Path) -> dict[str, Any]:
     from drakkar.errors import DrakkarError
 
     try:
-        text = sys.stdin.read() if str(config) == "-" else Path(config).read_text()
+        if str(config) == "-":
+            text = sys.stdin.read()
+        else:
+            with open(config) as file:  # noqa: PTH123 - pathlib is not loaded for the quickest commands
+                text = file.read()
         value = json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         raise DrakkarError(
