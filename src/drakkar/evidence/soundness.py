@@ -55,14 +55,15 @@ def misshapen(obj: Mapping[str, Any]) -> Misshapen | None:
     shape: type[Shape] = SHAPES.get(kind, Other)
     try:
         msgspec.convert(obj, shape)
+        msgspec.json.encode(obj)  # texts that are no Unicode, which YAML escapes can make, end here
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at ")
         steps = _steps(path.strip("`"))
         place = path.strip("`").removeprefix("$").removeprefix(".") or "the object"
         reason = "is no number or percentage" if "matching regex" in text else f"{text[:1].lower()}{text[1:]}"
         return Misshapen(_subject(obj), place, _shown(_at(obj, steps)), reason)
-    except UnicodeError:
-        return Misshapen(_subject(obj), "the object", "", "has text that is no Unicode")
+    except (UnicodeError, TypeError, OverflowError):
+        return Misshapen(_subject(obj), "the object", "", "cannot be written as JSON: text that is no Unicode, or a number without end")
     except RecursionError:
         return Misshapen(_subject(obj), "the object", "", "is nested too deeply")
     for path, value in _AMOUNTS[kind](obj) if kind in _AMOUNTS else ():

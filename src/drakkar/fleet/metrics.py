@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from drakkar.evidence.snapshot import namespace_of, uid_of
 from drakkar.fleet.classes import classes_of_devices
 from drakkar.fleet.devices import STATES, Fleet
-from drakkar.kube.exposition import Family
 from drakkar.fleet.tallies import SIZES, tallies
 from drakkar.fleet.workloads import claims_by_state, pending_pods, stated_cause
+from drakkar.kube.exposition import Family
 
 __all__ = ["families"]
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from drakkar.allocation import Refusal, allocate
+from drakkar.allocation.features import DEFAULT_FEATURES
 from drakkar.errors import DrakkarError
 from drakkar.evidence.snapshot import name_of, namespace_of, reference
 from drakkar.planning.cluster import PlannedCluster
@@ -346,7 +347,7 @@ class _Search:
         if node.node is None:
             return []
         asked = self.demand.asked
-        world = asked.world if asked is not None else state.world(_features())
+        world = asked.world if asked is not None else state.world(DEFAULT_FEATURES)
         keys = {
             key
             for pool in world.view(node.node).pools
@@ -359,12 +360,6 @@ class _Search:
         """Whether ending the pod helps nobody: it belongs to the plan, or comes back at once to the same node."""
         owners = (pod.pod.get("metadata") or {}).get("ownerReferences") or ()
         return pod.uid in self.planned or any(one.get("kind") in _RECREATED for one in owners)
-
-
-def _features() -> Any:
-    from drakkar.allocation.features import DEFAULT_FEATURES
-
-    return DEFAULT_FEATURES
 
 
 def _enough_if_empty(refusal: Refusal) -> bool:
