@@ -61,8 +61,8 @@ def _index() -> str:
         "# Causes a verdict may name",
         "",
         _wrapped(
-            "Every verdict of [`drakkar doctor`](../rooms/diagnosis.md) names one of these. The pages are generated from"
-            " `src/drakkar/diagnosis/data` by `python -m tools.causes`."
+            "Every verdict of [`drakkar doctor`](../rooms/diagnosis.md) names one of these. The pages are generated"
+            " from `src/drakkar/diagnosis/data` by `python -m tools.causes`."
         ),
         "",
     ]
