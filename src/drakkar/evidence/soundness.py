@@ -63,7 +63,7 @@ def misshapen(obj: Mapping[str, Any]) -> Misshapen | None:
         reason = "is no number or percentage" if "matching regex" in text else f"{text[:1].lower()}{text[1:]}"
         return Misshapen(_subject(obj), place, _shown(_at(obj, steps)), reason)
     except (UnicodeError, TypeError, OverflowError):
-        return Misshapen(_subject(obj), "the object", "", "cannot be written as JSON: text that is no Unicode, or a number without end")
+        return Misshapen(_subject(obj), "the object", "", "holds text that is no Unicode, or what JSON does not have")
     except RecursionError:
         return Misshapen(_subject(obj), "the object", "", "is nested too deeply")
     for path, value in _AMOUNTS[kind](obj) if kind in _AMOUNTS else ():
