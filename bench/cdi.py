@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import drakkar.hooks
 from bench._tables import Figure, show
 from drakkar.injection.cache import CdiCache
 from drakkar.injection.spec import CdiSpec
@@ -166,7 +167,8 @@ def _commands(folder: Path, specs: Path, names: list[str], runs: int) -> list[Fi
     devices = [part for name in names for part in ("--device", name)]
     inject = [program, "cdi", "inject", "--spec-dir", str(specs), *devices, str(folder / "config.json")]
     listing = [program, "cdi", "list", "--spec-dir", str(specs)]
-    hook = [sys.executable, "-I", "-m", "drakkar.hooks", "create-symlinks", "--link", "t::/x"]
+    script = Path(drakkar.hooks.__file__).with_name("__main__.py")  # as a specification names it: by its path
+    hook = [sys.executable, "-I", str(script), "create-symlinks", "--link", "t::/x"]
     state = json.dumps({"bundle": str(folder)})
     env = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache")}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
