@@ -1,7 +1,7 @@
 """The commands by name, their options as a table, and the way in: ``python -I …/drakkar/hooks/__main__.py NAME …``.
 
-``python -I -m drakkar.hooks`` is the same, a fifth slower. Options are read by hand, since ``argparse`` alone would take
-a third of the time that a hook may need.
+``python -I -m drakkar.hooks`` is the same, a fifth slower. Options are read by hand, since ``argparse`` alone would
+take a third of the time that a hook may need.
 """
 
 from __future__ import annotations
