@@ -55,7 +55,7 @@ def _follows(present: Release, every: list[Release], plan: Plan) -> Iterator[Res
         yield Result("chart-history", WARNING, subject, message, f"helm history {present.name} -n {present.namespace}")
     target = numbers(plan.target)
     own = [one for one in every if (one.namespace, one.name) == (present.namespace, present.name)]
-    newest = max(own, key=lambda one: numbers(one.version))
+    newest = max(own, key=lambda one: (numbers(one.version), one.revision))
     if target < numbers(newest.version):
         seen = "runs" if newest is present else f"ran as revision {newest.revision}"
         yield Result(
