@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,6 +53,11 @@ def items_at(value: Any, *steps: str | int) -> list[Any]:
     return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
 
 
+@lru_cache(maxsize=8)
+def _line_starts(text: str) -> list[int]:
+    return [0, *(match.end() for match in re.finditer(r"\r\n|\r|\n|\x85|\u2028|\u2029", text))]
+
+
 @dataclass(eq=False)
 class Source:
     """What documents and counter files share: where they come from, and which findings a comment switches off."""
@@ -86,10 +92,15 @@ class Source:
                     return True
         return False
 
-    @property
+    @cached_property
     def lines(self) -> list[str]:
         """The lines of the file."""
         return self.text.split("\n")
+
+    @cached_property
+    def line_starts(self) -> list[int]:
+        """Where the lines begin, as YAML counts lines; worked out once for all documents of a file."""
+        return _line_starts(self.text)
 
 
 @dataclass(eq=False)

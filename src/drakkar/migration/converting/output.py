@@ -127,7 +127,7 @@ def object_text(document: Document) -> str:
 
 def object_span(document: Document) -> tuple[int, int]:
     """Where the text of an object begins and ends in its file."""
-    starts = [0] + [match.end() for match in re.finditer(r"\r\n|\r|\n|\x85|\u2028|\u2029", document.text)]
+    starts = document.line_starts
     first, last = document.node.start_mark, document.node.end_mark
     start = starts[first.line] + first.column
     end = starts[last.line] + last.column if last.line < len(starts) else len(document.text)

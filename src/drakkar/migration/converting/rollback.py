@@ -10,7 +10,7 @@ import base64
 import copy
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,7 @@ def restore_text(name: str, data: bytes) -> Restored:
         return Restored(name, data, "unchanged", tuple(problems))
     if len(generated) == len(documents):
         return Restored(name, None, "removed")
-    text = _without(_taken_back(text, wanted), generated, name)
+    text = _without(_taken_back(text, wanted), name)
     how = "same objects"
     again = [source for source in read_bytes(text.encode(), name) if isinstance(source, Document)]
     sums = {checksum(object_text(document).encode()) for document in again}
@@ -161,20 +161,17 @@ def _packed(document: Document) -> str:
         return ""
 
 
-def _without(text: str, generated: Sequence[Document], name: str) -> str:
-    """The text without documents that were added; they are looked up again, since places have moved."""
-    for gone in reversed(generated):
-        for document in reversed(
-            [source for source in read_bytes(text.encode(), name) if isinstance(source, Document)]
-        ):
-            if document.value == gone.value:
-                text = _cut(text, document)
-                break
-    return text
-
-
-def _cut(text: str, document: Document) -> str:
+def _without(text: str, name: str) -> str:
+    """The text without documents that were added: from the last to the first, so that places stay true."""
     lines = text.splitlines(keepends=True)
+    for document in reversed([source for source in read_bytes(text.encode(), name) if isinstance(source, Document)]):
+        annotations = document.metadata.get("annotations")
+        if isinstance(annotations, dict) and annotations.get(GENERATED) == "generated":
+            _cut(lines, document)
+    return "".join(lines)
+
+
+def _cut(lines: list[str], document: Document) -> None:
     first = document.node.start_mark.line
     last = first
     while last < len(lines) and not (lines[last].startswith("---") and last > first):
@@ -182,8 +179,9 @@ def _cut(text: str, document: Document) -> str:
     while first > 0 and not lines[first - 1].startswith("---"):
         first -= 1
     if last < len(lines):  # another document follows: its separator stays, this one's goes
-        return "".join(lines[:first] + lines[last + 1 :])
-    return "".join(lines[: max(0, first - 1)] if first else lines[:0])
+        del lines[first : last + 1]
+    else:
+        del lines[max(0, first - 1) :]
 
 
 def read_tree(folder: Path) -> dict[str, bytes]:

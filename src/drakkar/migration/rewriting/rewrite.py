@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -58,22 +57,21 @@ def rewrite_file(text: str, documents: Mapping[int, tuple[Document, Any]]) -> st
     `documents` has by any number a document of this text and its wanted value. Raises DrakkarError.
     """
     pieces = sorted(
-        ((*_span(text, document), document, wanted) for document, wanted in documents.values()),
-        key=lambda piece: piece[0],
-        reverse=True,
+        ((*_span(document), document, wanted) for document, wanted in documents.values()), key=lambda piece: piece[0]
     )
+    made: list[str] = []
+    position = 0
     for start, stop, document, wanted in pieces:
-        text = text[:start] + _piece(text[start:stop], document, wanted) + text[stop:]
-    return text
+        made += [text[position:start], _piece(text[start:stop], document, wanted)]
+        position = stop
+    return "".join([*made, text[position:]])
 
 
-def _span(text: str, document: Document) -> tuple[int, int]:
+def _span(document: Document) -> tuple[int, int]:
     """From the line on which a document begins to the place where its node ends, as far as it goes."""
-    starts = [0] + [match.end() for match in re.finditer(r"\r\n|\r|\n|\x85|\u2028|\u2029", text)]
-    node = document.node
-    begin = starts[node.start_mark.line] + node.start_mark.column
-    end = starts[node.end_mark.line] + node.end_mark.column if node.end_mark.line < len(starts) else len(text)
-    return begin, end
+    starts, first, last = document.line_starts, document.node.start_mark, document.node.end_mark
+    end = starts[last.line] + last.column if last.line < len(starts) else len(document.text)
+    return starts[first.line] + first.column, end
 
 
 def _piece(text: str, document: Document, wanted: Any) -> str:
