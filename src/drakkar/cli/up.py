@@ -110,7 +110,10 @@ def _run(where: Places, requests: list[Any], port: int, runtime: str, images: tu
                 await starting  # its error, if any
                 import msgspec
 
+                from drakkar.cluster.collecting import settle
+
                 report.ready(msgspec.to_builtins(cluster.record()))
+                settle()
             else:
                 starting.cancel()
                 await asyncio.gather(starting, return_exceptions=True)
