@@ -70,21 +70,20 @@ class Race:
         started = time.monotonic()
         cases = [self.room.random_case(seed) for seed in range(self.seed, self.seed + size)]
         self.seed += size
-        found: tuple[Json, Any] | None = None
+        suspects: list[tuple[Json, Any]] = []
         for (case, tree), answer in zip(cases, self.oracle.stream([case for case, _ in cases]), strict=True):
-            if found is not None:
-                continue  # the oracle still has to be heard out
             if answer.get("timed_out"):
                 self.counts["undecided"] += 1
             elif self.problem(case, answer):
-                found = case, tree
+                suspects.append((case, tree))
             else:
                 self.counts[self.room.kind(answer)] += 1
         self.seconds += time.monotonic() - started
-        if found is not None and not self.differs(found[0], times=ASKED_AGAIN):
+        for case, tree in suspects:
+            if self.differs(case, times=ASKED_AGAIN):
+                return case, tree
             self.counts["undecided"] += 1
-            found = None
-        return found
+        return None
 
     def problem(self, case: Json, answer: Json) -> str:
         """In what the room disagrees with an answer, or an empty text."""
