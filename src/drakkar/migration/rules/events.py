@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from drakkar.kube import yamltext
 from drakkar.migration.findings import Finding
 from drakkar.migration.review import Review
 from drakkar.migration.rules import rule
@@ -78,14 +79,12 @@ def _known_phrase(text: str) -> str:
 
 
 def _wrong(text: str) -> str:
-    import yaml
-
     phrase = _known_phrase(text)
     if phrase or "reason" not in text:
         return phrase
     try:
-        return next(_unprinted(yaml.safe_load(text)), "")
-    except yaml.YAMLError:
+        return next(_unprinted(yamltext.load(text)), "")
+    except yamltext.YamlError:
         return ""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+from drakkar.kube import yamltext
 from drakkar.migration.claims import Claim
 from drakkar.migration.documents import Steps
 from drakkar.migration.findings import Finding
@@ -115,10 +116,8 @@ def _configurations(kind: str, group: str, value: Mapping[str, Any]) -> Iterator
 
 @lru_cache(maxsize=64)
 def _parsed(text: str) -> Mapping[str, Any]:
-    import yaml
-
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        value = yamltext.load(text)
+    except yamltext.YamlError:
         return {}
     return value if isinstance(value, dict) else {}
