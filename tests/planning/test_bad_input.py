@@ -20,7 +20,7 @@ from drakkar.diagnosis.explain import explain
 from drakkar.diagnosis.render import text
 from drakkar.errors import DrakkarError
 from drakkar.evidence.recorded import load, relied_on
-from drakkar.evidence.snapshot import Snapshot
+from drakkar.evidence.snapshot import Manifest, Snapshot
 from drakkar.fleet.devices import Fleet
 from drakkar.fleet.tallies import tallies
 from drakkar.fleet.who import who
@@ -115,6 +115,22 @@ OBJECTS = json.loads(json.dumps(list(snapshot_of(CLUSTER).objects)))
 def test_a_damaged_snapshot_is_answered_or_refused_in_one_sentence(seed: int) -> None:
     pick = random.Random(seed)
     ask_everything(relied_on(Snapshot(objects=tuple(mutated(OBJECTS, pick)))))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_damaged_manifests_are_planned_or_refused_in_one_sentence(seed: int) -> None:
+    wants = [
+        {"name": name, "kind": kind} for name, kind in (("j", "CronJob"), ("d", "DaemonSet"), ("s", "StatefulSet"))
+    ]
+    objects = [one.object for one in (*WANTED, *manifests_of({"wants": [*wants, {"name": "p", "match": "x/y"}]}))]
+    snapshot = relied_on(Snapshot(objects=tuple(OBJECTS)))
+    pick = random.Random(seed)
+    for _ in range(4):
+        manifests = [Manifest("f", n, obj) for n, obj in enumerate(mutated(objects, pick)) if isinstance(obj, dict)]
+        try:
+            json.dumps(plan(scene_of(snapshot, manifests, namespace="ml")).to_dict())
+        except DrakkarError as error:
+            assert error.message
 
 
 def test_a_damaged_device_hides_no_other() -> None:

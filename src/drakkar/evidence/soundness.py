@@ -18,7 +18,7 @@ from drakkar.allocation.shapes import Shape
 from drakkar.evidence.shapes import SHAPES, Other
 from drakkar.kube.quantity import Quantity, QuantityError
 
-__all__ = ["Misshapen", "misshapen", "sound"]
+__all__ = ["Misshapen", "misshapen", "sound", "subject_of"]
 
 Object = dict[str, Any]
 
@@ -51,7 +51,8 @@ def sound(objects: Iterable[Object], problems: list[str]) -> Iterator[Object]:
 def misshapen(obj: Mapping[str, Any]) -> Misshapen | None:
     """The first thing that is wrong with an object, None if its shape is right."""
     kind = obj.get("kind")
-    kind = kind if isinstance(kind, str) else ""
+    if not isinstance(kind, str):
+        return Misshapen(subject_of(obj), "kind", _shown(kind), "expected `str`")
     shape: type[Shape] = SHAPES.get(kind, Other)
     try:
         msgspec.convert(obj, shape)
@@ -61,14 +62,14 @@ def misshapen(obj: Mapping[str, Any]) -> Misshapen | None:
         steps = _steps(path.strip("`"))
         place = path.strip("`").removeprefix("$").removeprefix(".") or "the object"
         reason = "is no number or percentage" if "matching regex" in text else f"{text[:1].lower()}{text[1:]}"
-        return Misshapen(_subject(obj), place, _shown(_at(obj, steps)), reason)
+        return Misshapen(subject_of(obj), place, _shown(_at(obj, steps)), reason)
     except (UnicodeError, TypeError, OverflowError):
-        return Misshapen(_subject(obj), "the object", "", "holds text that is no Unicode, or what JSON does not have")
+        return Misshapen(subject_of(obj), "the object", "", "holds text that is no Unicode, or what JSON does not have")
     except RecursionError:
-        return Misshapen(_subject(obj), "the object", "", "is nested too deeply")
+        return Misshapen(subject_of(obj), "the object", "", "is nested too deeply")
     for path, value in _AMOUNTS[kind](obj) if kind in _AMOUNTS else ():
         if problem := _no_quantity(value):
-            return Misshapen(_subject(obj), path, _shown(value), problem)
+            return Misshapen(subject_of(obj), path, _shown(value), problem)
     return None
 
 
@@ -190,7 +191,8 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def _subject(obj: Mapping[str, Any]) -> str:
+def subject_of(obj: Mapping[str, Any]) -> str:
+    """``Kind/namespace/name`` of an object of any shape, as far as it says so."""
     metadata = obj.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
     parts = (obj.get("kind"), metadata.get("namespace"), metadata.get("name"))

@@ -16,7 +16,7 @@ from drakkar.api.defaulting import default
 from drakkar.api.validation import KINDS, validate_create
 from drakkar.errors import DrakkarError
 from drakkar.evidence.snapshot import Manifest, Snapshot, name_of, namespace_of, reference
-from drakkar.evidence.soundness import misshapen
+from drakkar.evidence.soundness import misshapen, subject_of
 from drakkar.kube.clock import rfc3339
 from drakkar.scheduling.node_affinity import NodeAffinity
 from drakkar.scheduling.pod_affinity import PodAffinity
@@ -213,7 +213,7 @@ def _check_pod(manifest: Manifest, obj: Object) -> None:
 def _error(manifest: Manifest, obj: Object, path: str, value: str, reason: str) -> ManifestError:
     shown = f" (it is {value})" if value else ""
     return ManifestError(
-        f"{_place(manifest)}: {reference(obj) or 'an object'}: {path}: {reason}{shown}",
+        f"{_place(manifest)}: {subject_of(obj)}: {path}: {reason}{shown}",
         reason="Invalid",
         subject=_place(manifest),
     )

@@ -74,7 +74,7 @@ class ClaimDemand:
         return any(
             request.get("firstAvailable")
             for claim in self.open
-            for request in claim["spec"]["devices"].get("requests") or ()
+            for request in (claim["spec"].get("devices") or {}).get("requests") or ()
         )
 
     def signature(self) -> bytes:
