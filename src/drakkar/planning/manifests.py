@@ -119,7 +119,7 @@ _ADMIN_LABEL: Final = "resource.kubernetes.io/admin-access"
 
 def _matters(obj: Object) -> bool:
     kind = obj.get("kind")
-    if kind not in _GROUPS:
+    if not isinstance(kind, str) or kind not in _GROUPS:
         return False
     group = str(obj.get("apiVersion") or "").rpartition("/")[0]
     return group == _GROUPS[kind]
