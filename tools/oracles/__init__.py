@@ -2,8 +2,9 @@
 
 What Drakkar must do is what Kubernetes 1.37 does, so the judge is upstream's own code: `allocation` runs
 k8s.io/dynamic-resource-allocation (KEP-4381), `cel` its compiler of device selectors, `cdi` the reference library of
-the Container Device Interface, and `informers` shows what client-go's caches hold of a cluster. Each is a small program of ours around a pinned version of the library, built once per
-content of its sources and kept in $DRAKKAR_CACHE (default ~/.cache/drakkar), outside the clone.
+the Container Device Interface, and `informers` shows what client-go's caches hold of a cluster. Each is a small program
+of ours around a pinned version of the library, built once per content of its sources and kept in $DRAKKAR_CACHE
+(default ~/.cache/drakkar), outside the clone.
 """
 
 from __future__ import annotations
