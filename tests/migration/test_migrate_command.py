@@ -168,6 +168,21 @@ def test_bad_input_is_one_sentence(arguments: tuple[str, ...], problem: str) -> 
         run(*arguments, text=POD.format(resource="gpu"))
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("nvidia.com/gpu: 1", "nvidia.com/gpu: []", "amount-unreadable"),
+        ("nvidia.com/gpu: 1", "nvidia.com/gpu: many", "amount-unreadable"),
+        ("nvidia.com/gpu: 1", "nvidia.com/gpu: 500m", "amount-unreadable"),
+        ("nvidia.com/gpu: 1", "nvidia.com/pgpu: 1", "resource-unknown"),
+        ("resources:\n", "resources:\n      claims: 7\n", "claims-unreadable"),
+    ],
+)
+def test_shapes_that_no_api_would_take_are_refused(old: str, new: str, code: str) -> None:
+    result = run("plan", "-f", "-", text=POD.format(resource="gpu").replace(old, new))
+    assert (result.exit_code, f"    {code} at line" in result.output) == (1, True)
+
+
 def test_templates_of_helm_have_to_be_rendered() -> None:
     with pytest.raises(DrakkarError, match="cannot read stdin") as caught:
         run("plan", "-f", "-", text="a: {{ .Values.gpu }}\nb: {{- if x }}\n")

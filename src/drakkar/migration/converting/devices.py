@@ -65,7 +65,7 @@ def asked(work: Work, steps: Steps, holder: Mapping[str, Any]) -> dict[str, int]
             if not str(name).startswith(PREFIX):
                 continue
             try:
-                quantity = Quantity.parse(amount)
+                quantity = Quantity.parse(amount if isinstance(amount, str | int | float) else "")
                 whole = quantity.value()
             except QuantityError:
                 work.refuse("amount-unreadable", (*steps, part, name), f"{amount!r} is no number of devices")

@@ -27,7 +27,7 @@ from drakkar.migration.converting.pods import convert_pod, devices_in
 from drakkar.migration.converting.trainer import namespaces_of_runtime, prepare_train_jobs
 from drakkar.migration.converting.work import VERDICTS, Note, Recorded, Settings, Work
 from drakkar.migration.converting.workloads import cluster_scoped, known_kind, pod_places
-from drakkar.migration.documents import Document, Source, Steps
+from drakkar.migration.documents import Document, Source, Steps, value_at
 from drakkar.migration.pods import pod_templates
 
 __all__ = ["ObjectPlan", "Plan", "make_plan"]
@@ -198,7 +198,7 @@ def _refuse_together(works: Sequence[Work]) -> None:
     for job in works:
         if job.document.kind != "TrainJob":
             continue
-        reference = job.value.get("spec", {}).get("runtimeRef")
+        reference = value_at(job.value, ("spec", "runtimeRef"))
         runtime = runtimes.get(str(reference.get("name"))) if isinstance(reference, dict) else None
         if runtime is not None and runtime.refused and _changed(job):
             job.refuse("trainjob-runtime", ("spec", "runtimeRef"), f"its runtime {runtime.document.name} is refused")

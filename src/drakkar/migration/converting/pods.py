@@ -228,7 +228,12 @@ def _claims(work: Work, place: PodPlace, spec: Object, containers: list[_Contain
     for container in containers:
         _strip(work, container)
         if container.uses:
-            container.value.setdefault("resources", {}).setdefault("claims", []).extend(container.uses)
+            resources = container.value.setdefault("resources", {})
+            if not isinstance(resources.get("claims", []), list):
+                message = f"the claims of container {container.name} are no list"
+                work.refuse("claims-unreadable", (*container.steps, "resources", "claims"), message)
+            else:
+                resources["claims"] = [*resources.get("claims", ()), *container.uses]
     if made:
         spec["resourceClaims"] = [*entries, *made]
 
