@@ -19,7 +19,9 @@ import click
 from drakkar.cli.options import emit, name, output
 
 if TYPE_CHECKING:
+    from drakkar.cluster.fleet_file import Fleet
     from drakkar.cluster.places import Places
+    from drakkar.cluster.requests import NodeRequest
     from drakkar.errors import DrakkarError
 
 _REPORT_TO = "DRAKKAR_REPORT_FD"
@@ -36,6 +38,7 @@ class _Folder(click.Path):
 
 @click.command("up")
 @click.option("--node", "nodes", multiple=True, metavar="MODEL[:COUNT]", help="A machine to simulate; repeatable.")
+@click.option("--fleet", type=_Folder(path_type=Path), help="A file with nodes, workloads and faults.")
 @name
 @click.option("--port", default=0, type=click.IntRange(0, 65535), help="Port of the API server; free one by default.")
 @click.option("--data", type=_Folder(path_type=Path), help="Keep the cluster's state in this folder.")
@@ -46,6 +49,7 @@ class _Folder(click.Path):
 @output
 def command(
     nodes: tuple[str, ...],
+    fleet: Path | None,
     name: str,
     port: int,
     data: Path | None,
@@ -59,6 +63,7 @@ def command(
 
     \b
     drakkar up --node dgx-h100 --node a100-40gb:2
+    drakkar up --fleet fleet.yaml
     """
     from drakkar.cluster.places import places
     from drakkar.cluster.requests import parse_nodes
@@ -68,6 +73,7 @@ def command(
     requests = parse_nodes(nodes)
     for request in requests:
         family_of(request.model)
+    planned = _fleet(fleet, requests)
     if detach:
         _detach(where, output)
         return
@@ -75,10 +81,30 @@ def command(
 
     with occupied(where):
         _log_to(where, verbose)
-        _run(where, requests, port, runtime, images, output)
+        _run(where, requests, planned, port, runtime, images, output)
 
 
-def _run(where: Places, requests: list[Any], port: int, runtime: str, images: tuple[Path, ...], output: str) -> None:
+def _fleet(file: Path | None, requests: list[NodeRequest]) -> Fleet | None:
+    """What the file says; its nodes join `requests`. Raises `DrakkarError`."""
+    if file is None:
+        return None
+    from drakkar.cluster.fleet_file import read_fleet
+    from drakkar.planning.files import read_manifests
+
+    fleet = read_fleet(file, manifests=read_manifests, others=[request.name for request in requests])
+    requests.extend(fleet.nodes)
+    return fleet
+
+
+def _run(
+    where: Places,
+    requests: list[NodeRequest],
+    fleet: Fleet | None,
+    port: int,
+    runtime: str,
+    images: tuple[Path, ...],
+    output: str,
+) -> None:
     from drakkar.cluster import pki
 
     report = _Report(output)
@@ -98,6 +124,7 @@ def _run(where: Places, requests: list[Any], port: int, runtime: str, images: tu
             images=images,
             certificates=certificates,
             progress=report.step,
+            fleet=fleet,
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -40,8 +40,10 @@ from drakkar.kube.resources import DEVICE_CLASSES, NODES, PODS, RESOURCE_SLICES
 
 if TYPE_CHECKING:
     from drakkar.cluster.controllers import ControllerGroup
+    from drakkar.cluster.fleet_file import Fleet
     from drakkar.cluster.nodes import EmbeddedNode
     from drakkar.cluster.runtimes.runtime import Runtime
+    from drakkar.cluster.scenario import FaultSchedule
     from drakkar.cluster.scheduler import Scheduler
 
 HOST = "127.0.0.1"
@@ -60,6 +62,7 @@ class Cluster:
         images: OCI image layout folders for containers that want a real image.
         certificates: on their way already, where the caller could begin them earlier than this module was loaded.
         progress: hears one line about each step.
+        fleet: whose workloads are applied and whose faults are scheduled; its nodes are among `nodes`.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class Cluster:
         clock: Clock | None = None,
         certificates: pki.Preparation | None = None,
         progress: Progress = lambda _: None,
+        fleet: Fleet | None = None,
     ) -> None:
         self.where = where
         self.nodes: dict[str, EmbeddedNode] = {}
@@ -81,6 +85,8 @@ class Cluster:
         self._clock = clock or SystemClock()
         self._certificates = certificates
         self._progress = progress
+        self._fleet = fleet
+        self._schedule: FaultSchedule | None = None
         self._closing = contextlib.AsyncExitStack()
         self.stopped = asyncio.Event()
         self.server: ApiServer
@@ -96,6 +102,7 @@ class Cluster:
         try:
             await self.start_control_plane()
             await self.start_nodes()
+            await self._begin_fleet()
         except OSError as error:
             await self.stop()
             raise DrakkarError(
@@ -167,6 +174,18 @@ class Cluster:
         await self._pods.synced()
         await self.add_nodes(self._requests)
 
+    async def _begin_fleet(self) -> None:
+        """Apply the fleet's workloads, and begin to count until its faults."""
+        if self._fleet is None:
+            return
+        from drakkar.cluster.scenario import FaultSchedule, apply
+
+        await apply(self, self._fleet.workloads, clock=self._clock)
+        if self._fleet.workloads:
+            self._progress(f"workloads: {len(self._fleet.workloads)} objects applied")
+        self._schedule = FaultSchedule(self, self._fleet.faults, clock=self._clock, progress=self._progress)
+        self._schedule.start()
+
     async def add_nodes(self, requests: Sequence[NodeRequest]) -> None:
         """Add simulated nodes to the running cluster; return when their devices are in the API."""
         from drakkar.cluster.nodes import EmbeddedNode, start_all
@@ -201,6 +220,8 @@ class Cluster:
 
     async def stop(self) -> None:
         """End everything in the reverse order; containers are killed."""
+        if self._schedule is not None:
+            await self._schedule.stop()
         nodes, self.nodes = list(self.nodes.values()), {}
         await asyncio.gather(*(self._stop_node(node) for node in nodes), return_exceptions=True)
         await self._closing.aclose()
@@ -292,7 +313,7 @@ class Cluster:
             ) from error
 
     def _remember(self) -> None:
-        nodes = [NodeRequest(node.name, node.model) for _, node in sorted(self.nodes.items())]
+        nodes = [node.request for _, node in sorted(self.nodes.items())]
         replace_file(self.where.data / "nodes.json", msgspec.json.encode(nodes), mode=0o600)
 
     # Control

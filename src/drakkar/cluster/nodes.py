@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ class EmbeddedNode:
         pods: Informer,
         clock: Clock,
     ) -> None:
-        self.name, self.model = request.name, request.model
+        self.request, self.name, self.model = request, request.name, request.model
         self._family, self._runtime, self._pods = family, runtime, pods
         self.clock = ShiftedClock(clock)  # a machine's clock may be wrong on its own
         self._client = client_for(f"system:node:{self.name}", ("system:nodes",), "kubelet")
@@ -126,10 +127,12 @@ class EmbeddedNode:
 
     async def _start_kubelet(self) -> None:
         replace_file(self._data / "crictl-info.json", msgspec.json.encode(self._runtime_information()), mode=0o600)
+        described = self.machine.node_description
         self.kubelet = Kubelet(
             self._client,
             self.name,
-            self.machine.node_description,
+            replace(described, labels={**described.labels, **self.request.labels}),
+            taints=self.request.taints,
             root=self._root,
             runtime=self._runtime,
             cdi_dirs=self.runtime_cdi,

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from drakkar.errors import DrakkarError
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRequest:
-    """A node to be: its name and the model of its machine."""
+    """A node to be: its name, the model of its machine, and the labels and taints it registers with."""
 
     name: str
     model: str
+    labels: dict[str, str] = field(default_factory=dict)
+    taints: tuple[dict[str, str], ...] = ()
 
 
 def parse_nodes(words: Sequence[str]) -> list[NodeRequest]:
@@ -37,7 +39,10 @@ def parse_nodes(words: Sequence[str]) -> list[NodeRequest]:
 
 
 def merge_nodes(remembered: Sequence[NodeRequest], asked: Sequence[NodeRequest]) -> list[NodeRequest]:
-    """The nodes a cluster has when it comes back: those it had, and those asked for now that are new."""
+    """The nodes a cluster has when it comes back: those it had, and those asked for now that are new.
+
+    Labels and taints asked for now take the place of those remembered.
+    """
     known = {request.name: request for request in remembered}
     for request in asked:
         before = known.setdefault(request.name, request)
@@ -47,4 +52,6 @@ def merge_nodes(remembered: Sequence[NodeRequest], asked: Sequence[NodeRequest])
                 reason="OtherModel",
                 subject=f"--node {request.model}",
             )
+        if request.labels or request.taints:
+            known[request.name] = request
     return list(known.values())

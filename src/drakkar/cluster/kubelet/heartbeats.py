@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from drakkar.cluster.kubelet.node import Description, node_metadata, node_status
@@ -31,7 +31,10 @@ _rounds: weakref.WeakKeyDictionary[Clock, Rounds] = weakref.WeakKeyDictionary()
 
 
 class NodeRegistration:
-    """One node's Node and Lease objects; `offered` are extended resources as (capacity, allocatable)."""
+    """One node's Node and Lease objects; `offered` are extended resources as (capacity, allocatable).
+
+    `taints` are those of the kubelet's ``--register-with-taints``: a Node that is there already keeps its own.
+    """
 
     def __init__(
         self,
@@ -43,6 +46,7 @@ class NodeRegistration:
         runtime: str,
         clock: Clock,
         offered: Callable[[], tuple[dict[str, str], dict[str, str]]] = lambda: ({}, {}),
+        taints: Sequence[Mapping[str, str]] = (),
     ) -> None:
         self._client = client
         self.name = name
@@ -50,6 +54,7 @@ class NodeRegistration:
         self._address, self._runtime = address, runtime
         self._clock = clock
         self._offered = offered
+        self._taints = [dict(taint) for taint in taints]
         self._lease: dict[str, Any] | None = None
         self._status_at = float("-inf")
         self.node: dict[str, Any] = {}
@@ -60,7 +65,7 @@ class NodeRegistration:
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": node_metadata(self.name, self._description),
-            "spec": {},
+            "spec": {"taints": self._taints} if self._taints else {},
             "status": self._status(),
         }
         try:

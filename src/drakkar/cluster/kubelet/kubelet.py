@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,7 +47,8 @@ class Kubelet:
 
     `root` becomes its `/var/lib/kubelet`: drivers put their sockets into `plugins_registry` and `plugins`. `runtime`
     may be shared by many kubelets and is opened and closed by its owner; `pods` is an informer on all pods that they
-    may share as well (without it the kubelet watches the pods of its node). `address` is what the Node reports.
+    may share as well (without it the kubelet watches the pods of its node). `address` is what the Node reports,
+    `taints` are those it registers with.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Kubelet:
         recorder: Recorder | None = None,
         pods: Informer | None = None,
         address: str = "",
+        taints: Sequence[Mapping[str, str]] = (),
     ) -> None:
         self.name = name
         self.root = root
@@ -108,6 +110,7 @@ class Kubelet:
             runtime=f"{runtime.name}://{runtime.version}",
             clock=self.clock,
             offered=self.devices.offered,
+            taints=taints,
         )
         self._own_informer = pods is None
         self._informer = pods or Informer(client, PODS, field_selector=f"spec.nodeName={name}", clock=self.clock)
