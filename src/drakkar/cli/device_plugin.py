@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
 
+from drakkar.cli.machines import MachineChoice, machine
 from drakkar.cli.options import connection
 
 if TYPE_CHECKING:
@@ -16,17 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("device-plugin")
-@click.option("--node-name", default="", envvar="NODE_NAME", help="Name of the node; this host's name by default.")
-@click.option(
-    "--driver-root",
-    type=click.Path(path_type=Path),
-    default="/",
-    envvar="DRIVER_ROOT",
-    show_default=True,
-    help="Root of the NVIDIA driver's files on this host.",
-)
-@click.option("--machine", "model", default="", help="Simulate this model instead; see `drakkar models`.")
-@click.option("--machine-dir", type=click.Path(path_type=Path), help="Folder of the simulated machine.")
+@machine
 @click.option(
     "--plugins-dir",
     type=click.Path(path_type=Path),
@@ -57,10 +47,7 @@ if TYPE_CHECKING:
 @click.option("--offline", is_flag=True, help="Do not ask the cluster whether a DRA driver has the same GPUs.")
 @connection
 def command(
-    node_name: str,
-    driver_root: Path,
-    model: str,
-    machine_dir: Path | None,
+    machine: MachineChoice,
     plugins_dir: Path,
     cdi_dir: Path,
     mig_strategy: Literal["none", "single", "mixed"],
@@ -79,10 +66,8 @@ def command(
     from drakkar.drivers.kit import logs
 
     logs.configure("text")
-    name = node_name or socket.gethostname().lower()
     options = PluginOptions(mig_strategy, replicas, rename_shared, answer)
-    machine = _machine(name, driver_root, model, machine_dir)
-    asyncio.run(_serve(machine, plugins_dir, cdi_dir, options, offline, kubeconfig, context))
+    asyncio.run(_serve(machine.open(), plugins_dir, cdi_dir, options, offline, kubeconfig, context))
 
 
 async def _serve(
@@ -110,15 +95,3 @@ async def _serve(
         )
         click.echo(f"ready: offering {names}", err=True)
         await until_interrupted()
-
-
-def _machine(name: str, driver_root: Path, model: str, machine_dir: Path | None) -> NvidiaMachine:
-    if not model:
-        from drakkar.vendors.nvidia.nvml_machine import this_machine
-
-        return this_machine(name, driver_root)
-    from drakkar.vendors.nvidia.simulated import build_machine
-
-    if machine_dir is None:
-        raise click.UsageError("--machine wants --machine-dir: the folder of the simulated machine")
-    return build_machine(model, name, machine_dir)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
 
+from drakkar.cli.machines import MachineChoice, machine
 from drakkar.cli.options import connection
 
 if TYPE_CHECKING:
-    from drakkar.vendors.nvidia.machine import NvidiaMachine
     from drakkar.vendors.nvidia.published import Shares
 
 
@@ -21,28 +20,7 @@ def command() -> None:
 
 
 @command.command("gpu")
-@click.option("--node-name", default="", envvar="NODE_NAME", help="Name of the node; this host's name by default.")
-@click.option(
-    "--driver-root",
-    type=click.Path(path_type=Path),
-    default="/",
-    envvar="DRIVER_ROOT",
-    show_default=True,
-    help="Root of the NVIDIA driver's files on this host.",
-)
-@click.option(
-    "--host-driver-root",
-    default="",
-    envvar="NVIDIA_DRIVER_ROOT",
-    help="That root as the host calls it, where this process sees it elsewhere (a container's mount).",
-)
-@click.option(
-    "--device-root",
-    type=click.Path(path_type=Path),
-    help="Root of its device nodes; the driver root if it has a dev folder, else /.",
-)
-@click.option("--machine", "model", default="", help="Simulate this model instead; see `drakkar models`.")
-@click.option("--machine-dir", type=click.Path(path_type=Path), help="Folder of the simulated machine.")
+@machine
 @click.option(
     "--plugins-dir",
     type=click.Path(path_type=Path),
@@ -80,12 +58,7 @@ def command() -> None:
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @connection
 def gpu(
-    node_name: str,
-    driver_root: Path,
-    host_driver_root: str,
-    device_root: Path | None,
-    model: str,
-    machine_dir: Path | None,
+    machine: MachineChoice,
     plugins_dir: Path,
     registry_dir: Path,
     cdi_dir: Path,
@@ -107,15 +80,14 @@ def gpu(
     from drakkar.vendors.nvidia.published import PublishOptions
 
     logs.configure(log_format)
-    name = node_name or socket.gethostname().lower()
-    machine = _simulated(model, machine_dir, name) if model else _real(driver_root, device_root, host_driver_root, name)
+    chosen = machine.open()
     paths = process.Paths(plugins_dir, registry_dir, cdi_dir, state_dir)
     if hand_back:
-        held = process.hand_back(machine, paths=paths)
+        held = process.hand_back(chosen, paths=paths)
         click.echo(f"handed back {len(held)} claims: " + (", ".join(str(one.claim) for one in held) or "none held"))
         return
     process.run(
-        machine,
+        chosen,
         kubeconfig=kubeconfig,
         context=context,
         paths=paths,
@@ -125,21 +97,6 @@ def gpu(
         options=PublishOptions(dynamic_mig=dynamic_mig, shares=_shares(shares)),
         on_ready=lambda _: click.echo("ready: slices published, plugin serving", err=True),
     )
-
-
-def _simulated(model: str, folder: Path | None, name: str) -> NvidiaMachine:
-    from drakkar.vendors.nvidia.simulated import build_machine
-
-    if folder is None:
-        raise click.UsageError("--machine wants --machine-dir: the folder of the simulated machine")
-    return build_machine(model, name, folder)
-
-
-def _real(driver_root: Path, device_root: Path | None, on_host: str, name: str) -> NvidiaMachine:
-    from drakkar.vendors.nvidia.nvml_machine import this_machine
-
-    devices = device_root.absolute() if device_root is not None else None
-    return this_machine(name, driver_root.absolute(), device_root=devices, host_driver_root=on_host)
 
 
 def _shares(text: str) -> Shares:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from drakkar.cli.machines import MachineChoice, machine
 from drakkar.cli.options import connection, emit, output, table
 
 if TYPE_CHECKING:
@@ -18,24 +18,6 @@ if TYPE_CHECKING:
     from drakkar.vendors.nvidia.machine import NvidiaMachine
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _machine_options(function: F) -> F:
-    for option in (
-        click.option("--machine-dir", type=click.Path(path_type=Path), help="Folder of the simulated machine."),
-        click.option("--machine", "model", default="", help="A simulated machine of this model instead of this host."),
-        click.option(
-            "--driver-root",
-            type=click.Path(path_type=Path),
-            default="/",
-            envvar="DRIVER_ROOT",
-            show_default=True,
-            help="Root of the NVIDIA driver's files on this host.",
-        ),
-        click.option("--node-name", default="", envvar="NODE_NAME", help="Name of the node; this host's by default."),
-    ):
-        function = option(function)
-    return function
 
 
 def _layout_options(function: F) -> F:
@@ -61,16 +43,14 @@ def command() -> None:
 
 @command.command("plan")
 @_layout_options
-@_machine_options
+@machine
 @output
-def plan(
-    file: Path, name: str, node_name: str, driver_root: Path, model: str, machine_dir: Path | None, output: str
-) -> None:
+def plan(file: Path, name: str, machine: MachineChoice, output: str) -> None:
     """Show what a layout would change, GPU by GPU; nothing is touched."""
     from drakkar.drivers.gpu.reconfigure import Reconfiguration
 
-    machine = _machine(node_name, driver_root, model, machine_dir)
-    plans = Reconfiguration(machine, None, machine.name).plan(_layout(file, name))
+    chosen = machine.open()
+    plans = Reconfiguration(chosen, None, chosen.name).plan(_layout(file, name))
     if output != "text":
         emit([_plain(one) for one in plans], output)
         return
@@ -81,17 +61,14 @@ def plan(
 @command.command("apply")
 @_layout_options
 @click.option("--offline", is_flag=True, help="Ask no cluster who holds what, and wait for no slices.")
-@_machine_options
+@machine
 @connection
 @output
 def apply(
     file: Path,
     name: str,
     offline: bool,
-    node_name: str,
-    driver_root: Path,
-    model: str,
-    machine_dir: Path | None,
+    machine: MachineChoice,
     kubeconfig: Path | None,
     context: str,
     namespace: str,
@@ -101,10 +78,10 @@ def apply(
     import asyncio
 
     rules = _layout(file, name)
-    machine = _machine(node_name, driver_root, model, machine_dir)
+    chosen = machine.open()
 
     async def main() -> Outcome:
-        async with _reconfiguration(machine, offline, kubeconfig, context) as doing:
+        async with _reconfiguration(chosen, offline, kubeconfig, context) as doing:
             return await doing.apply(rules)
 
     outcome = asyncio.run(main())
@@ -125,14 +102,11 @@ def apply(
 @click.option(
     "-f", "--file", "file", type=click.Path(path_type=Path), required=True, help="Layouts, as mig-parted has them."
 )
-@_machine_options
+@machine
 @connection
 def watch(
     file: Path,
-    node_name: str,
-    driver_root: Path,
-    model: str,
-    machine_dir: Path | None,
+    machine: MachineChoice,
     kubeconfig: Path | None,
     context: str,
     namespace: str,
@@ -141,10 +115,10 @@ def watch(
     import asyncio
 
     known = _layouts(file)
-    machine = _machine(node_name, driver_root, model, machine_dir)
+    chosen = machine.open()
 
     async def main() -> None:
-        async with _reconfiguration(machine, False, kubeconfig, context) as doing:
+        async with _reconfiguration(chosen, False, kubeconfig, context) as doing:
             await doing.follow(known)
 
     asyncio.run(main())
@@ -152,28 +126,26 @@ def watch(
 
 @command.command("export")
 @click.option("--config", "name", default="current", show_default=True, help="Name of the layout.")
-@_machine_options
+@machine
 @output
-def export(name: str, node_name: str, driver_root: Path, model: str, machine_dir: Path | None, output: str) -> None:
+def export(name: str, machine: MachineChoice, output: str) -> None:
     """Print how the GPUs are divided, as a layout file."""
     from drakkar.vendors.nvidia import layouts
 
-    machine = _machine(node_name, driver_root, model, machine_dir)
-    emit(layouts.export(machine.devices(), name), "json" if output == "json" else "yaml")
+    chosen = machine.open()
+    emit(layouts.export(chosen.devices(), name), "json" if output == "json" else "yaml")
 
 
 @command.command("assert")
 @_layout_options
-@_machine_options
+@machine
 @output
-def check(
-    file: Path, name: str, node_name: str, driver_root: Path, model: str, machine_dir: Path | None, output: str
-) -> None:
+def check(file: Path, name: str, machine: MachineChoice, output: str) -> None:
     """Exit 0 if the GPUs are divided as the layout says, 1 with the differences if not."""
     from drakkar.drivers.gpu.reconfigure import Reconfiguration
 
-    machine = _machine(node_name, driver_root, model, machine_dir)
-    plans = Reconfiguration(machine, None, machine.name).plan(_layout(file, name))
+    chosen = machine.open()
+    plans = Reconfiguration(chosen, None, chosen.name).plan(_layout(file, name))
     different = [one for one in plans if one.steps]
     if output != "text":
         emit({"equal": not different, "different": [_plain(one) for one in different]}, output)
@@ -211,19 +183,6 @@ def _layout(file: Path, name: str) -> list[Rule]:
             expected="one of " + ", ".join(sorted(known)),
         )
     return known[name]
-
-
-def _machine(node_name: str, driver_root: Path, model: str, machine_dir: Path | None) -> NvidiaMachine:
-    name = node_name or socket.gethostname().lower()
-    if not model:
-        from drakkar.vendors.nvidia.nvml_machine import this_machine
-
-        return this_machine(name, driver_root)
-    from drakkar.vendors.nvidia.simulated import build_machine
-
-    if machine_dir is None:
-        raise click.UsageError("--machine wants --machine-dir: the folder of the simulated machine")
-    return build_machine(model, name, machine_dir)
 
 
 @contextlib.asynccontextmanager
