@@ -15,6 +15,7 @@ ABOUT = "The whole GPU device contract on Kubernetes: inventory, allocation, pre
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("up", "Start an embedded cluster with simulated GPU machines."),
+    "replay": ("replay", "Show a recorded cluster again: kubectl finds it as it was."),
     "down": ("down", "End a running embedded cluster."),
     "status": ("status", "Show the embedded clusters that run, their nodes and devices."),
     "doctor": ("doctor", "Say what is wrong with devices in a cluster or a bundle, worst first."),

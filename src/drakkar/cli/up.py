@@ -75,13 +75,13 @@ def command(
         family_of(request.model)
     planned = _fleet(fleet, requests)
     if detach:
-        _detach(where, output)
+        detach_cluster(where, output)
         return
     from drakkar.cluster.places import occupied
 
     with occupied(where):
-        _log_to(where, verbose)
-        _run(where, requests, planned, port, runtime, images, output)
+        log_to(where, verbose)
+        run_cluster(where, output, nodes=requests, fleet=planned, port=port, runtime=runtime, images=images)
 
 
 def _fleet(file: Path | None, requests: list[NodeRequest]) -> Fleet | None:
@@ -96,15 +96,8 @@ def _fleet(file: Path | None, requests: list[NodeRequest]) -> Fleet | None:
     return fleet
 
 
-def _run(
-    where: Places,
-    requests: list[NodeRequest],
-    fleet: Fleet | None,
-    port: int,
-    runtime: str,
-    images: tuple[Path, ...],
-    output: str,
-) -> None:
+def run_cluster(where: Places, output: str, **options: Any) -> None:
+    """A cluster with these `options` of `Cluster`, from its start to its end in this process."""
     from drakkar.cluster import pki
 
     report = _Report(output)
@@ -116,16 +109,7 @@ def _run(
     from drakkar.cluster.cluster import Cluster
 
     async def serve() -> None:
-        cluster = Cluster(
-            where,
-            requests,
-            port=port,
-            runtime=runtime,
-            images=images,
-            certificates=certificates,
-            progress=report.step,
-            fleet=fleet,
-        )
+        cluster = Cluster(where, certificates=certificates, progress=report.step, **options)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, cluster.stopped.set)
@@ -201,7 +185,7 @@ def _announce(record: dict[str, Any], output: str) -> None:
     sys.stdout.flush()
 
 
-def _detach(where: Places, output: str) -> None:
+def detach_cluster(where: Places, output: str) -> None:
     """Run the same command without --detach in a session of its own, and wait until it is ready."""
     import subprocess
 
@@ -259,7 +243,7 @@ def _after(lines: list[str], word: str) -> str:
     return next((line.strip().removeprefix(word) for line in lines if line.strip().startswith(word)), "")
 
 
-def _log_to(where: Places, verbose: bool) -> None:
+def log_to(where: Places, verbose: bool) -> None:
     import logging
 
     logging.basicConfig(

@@ -42,9 +42,11 @@ if TYPE_CHECKING:
     from drakkar.cluster.controllers import ControllerGroup
     from drakkar.cluster.fleet_file import Fleet
     from drakkar.cluster.nodes import EmbeddedNode
+    from drakkar.cluster.replay import Restored
     from drakkar.cluster.runtimes.runtime import Runtime
     from drakkar.cluster.scenario import FaultSchedule
     from drakkar.cluster.scheduler import Scheduler
+    from drakkar.evidence.snapshot import Snapshot
 
 HOST = "127.0.0.1"
 _SECRET = re.compile(r"[A-Za-z0-9_-]{16,256}")
@@ -63,6 +65,7 @@ class Cluster:
         certificates: on their way already, where the caller could begin them earlier than this module was loaded.
         progress: hears one line about each step.
         fleet: whose workloads are applied and whose faults are scheduled; its nodes are among `nodes`.
+        recorded: a cluster to show as it was (`drakkar.cluster.replay`); only new pods are scheduled, nothing runs.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class Cluster:
         certificates: pki.Preparation | None = None,
         progress: Progress = lambda _: None,
         fleet: Fleet | None = None,
+        recorded: Snapshot | None = None,
     ) -> None:
         self.where = where
         self.nodes: dict[str, EmbeddedNode] = {}
@@ -86,6 +90,8 @@ class Cluster:
         self._certificates = certificates
         self._progress = progress
         self._fleet = fleet
+        self._recorded = recorded
+        self.restored: Restored | None = None
         self._schedule: FaultSchedule | None = None
         self._closing = contextlib.AsyncExitStack()
         self.stopped = asyncio.Event()
@@ -137,11 +143,17 @@ class Cluster:
         tokens.add(token, ADMIN)
         self.server = ApiServer(store, clock=self._clock, tokens=tokens)
         self._closing.push_async_callback(self.server.close)
+        if self._recorded is not None:
+            from drakkar.cluster.replay import restore
+
+            self.restored = await restore(self.server, self._recorded)
+            self._tell_restored(self.restored)
         await self._listen(keys, token)
         loading = asyncio.create_task(asyncio.to_thread(_load_parts))  # the server answers meanwhile
         self._closing.push_async_callback(asyncio.wait, {loading})
         self.client = self.client_for(ADMIN.name, ADMIN.groups, "drakkar")
-        await self._install(families)
+        if self.restored is None:
+            await self._install(families)
         control = ControlServer(self.where.control, self._control)
         await control.start()
         self._closing.push_async_callback(control.stop)
@@ -149,6 +161,14 @@ class Cluster:
         self._progress(f"API server at {self.listener.url}")
         await loading
         await self._start_managers()
+
+    def _tell_restored(self, restored: Restored) -> None:
+        from drakkar.evidence.snapshot import summary
+
+        assert self._recorded is not None
+        self._progress(f"restored {sum(restored.counts.values())} objects: {summary(self._recorded)}")
+        for problem in (*self._recorded.unread, *restored.problems):
+            self._progress(f"not restored: {problem}")
 
     async def _end_leftovers(self) -> None:
         """End the containers of a cluster of this name that was killed and kept no data, and forget what it had."""
@@ -259,13 +279,23 @@ class Cluster:
         from drakkar.cluster.controllers import run_controllers
         from drakkar.cluster.scheduler import Scheduler
 
+        left_alone: frozenset[str] = frozenset()
+        at_rest: tuple[str, ...] = ()
+        if self.restored is not None:
+            from drakkar.cluster.replay import AT_REST
+
+            left_alone, at_rest = self.restored.uids, AT_REST
         controllers: ControllerGroup = run_controllers(
             self.client_for("system:kube-controller-manager", ("system:masters",), "kube-controller-manager/v1.37.2"),
             clock=self._clock,
             root_ca=self._root_ca,
+            without=at_rest,
+            left_alone=left_alone,
         )
         scheduler: Scheduler = Scheduler(
-            self.client_for("system:kube-scheduler", ("system:masters",), "kube-scheduler/v1.37.2"), clock=self._clock
+            self.client_for("system:kube-scheduler", ("system:masters",), "kube-scheduler/v1.37.2"),
+            clock=self._clock,
+            left_alone=left_alone,
         )
         await asyncio.gather(controllers.start(), scheduler.start())
         self._closing.push_async_callback(controllers.stop)

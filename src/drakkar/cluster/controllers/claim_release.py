@@ -47,7 +47,7 @@ class ClaimRelease(Controller):
 
     async def reconcile(self, key: Key) -> float | None:
         claim = self._claims.get(*key)
-        if claim is None:
+        if claim is None or self._is_left_alone(claim):
             return None
         try:
             await self._settle(claim)
@@ -55,6 +55,13 @@ class ClaimRelease(Controller):
             if not error.not_found:
                 raise
         return None
+
+    def _is_left_alone(self, claim: Object) -> bool:
+        """A recorded claim is settled only once somebody removes a pod that uses it."""
+        users = (claim.get("status") or {}).get("reservedFor") or ()
+        return claim["metadata"]["uid"] in self.context.left_alone and not any(
+            user.get("uid") in self._gone for user in users
+        )
 
     async def _settle(self, claim: Object) -> None:
         metadata, status = claim["metadata"], claim.get("status") or {}

@@ -70,6 +70,8 @@ class ClaimTemplates(Controller):
         pod = self._pods.get(*key)
         if pod is None or pod["metadata"].get("deletionTimestamp") or _done(pod):
             return None
+        if pod["metadata"]["uid"] in self.context.left_alone:
+            return None
         names: dict[str, str] = {}
         for reference in pod["spec"].get("resourceClaims") or ():
             if not reference.get("resourceClaimTemplateName"):

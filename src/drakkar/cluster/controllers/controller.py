@@ -22,10 +22,15 @@ Key = tuple[str, str]
 
 
 class Context:
-    """Client, clock and the informers that all controllers of one process share."""
+    """Client, clock and the informers that all controllers of one process share.
 
-    def __init__(self, client: Client, clock: Clock, *, root_ca: str = "") -> None:
-        self.client, self.clock, self.root_ca = client, clock, root_ca
+    `left_alone`: UIDs of recorded objects, which stay as they were recorded until somebody changes something.
+    """
+
+    def __init__(
+        self, client: Client, clock: Clock, *, root_ca: str = "", left_alone: frozenset[str] = frozenset()
+    ) -> None:
+        self.client, self.clock, self.root_ca, self.left_alone = client, clock, root_ca, left_alone
         self._informers: dict[Resource, Informer] = {}
         self._recorders: dict[str, EventRecorder] = {}
 

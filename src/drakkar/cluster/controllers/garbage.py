@@ -48,6 +48,7 @@ class GarbageCollector(Controller):
         self._entries: dict[str, _Entry] = {}
         self._dependents: dict[str, set[str]] = {}
         self._absent: set[str] = set()
+        self._removed: set[str] = set()  # recorded objects that somebody removed since
         self._kinds: dict[tuple[str, str], Resource] = {}
         self._own: dict[tuple[str, str], Informer] = {}
         for resource in ALL:
@@ -131,6 +132,8 @@ class GarbageCollector(Controller):
         if entry is None:
             return
         self._absent.discard(uid)
+        if uid in self.context.left_alone:
+            self._removed.add(uid)
         for owner in entry.owners:
             self._unlink(owner["uid"], uid)
             waiting = self._entries.get(owner["uid"])
@@ -151,7 +154,7 @@ class GarbageCollector(Controller):
             await self._look_around()
             return None
         entry = self._entries.get(key)
-        if entry is None:
+        if entry is None or self._is_left_alone(entry):
             return None
         try:
             if entry.deleting and ORPHAN in entry.finalizers:
@@ -164,6 +167,12 @@ class GarbageCollector(Controller):
             if not error.not_found:
                 raise
         return None
+
+    def _is_left_alone(self, entry: _Entry) -> bool:
+        """A recorded object whose owner was not recorded is no garbage."""
+        if entry.uid not in self.context.left_alone or entry.deleting:
+            return False
+        return not any(owner["uid"] in self._removed for owner in entry.owners)
 
     async def _judge(self, entry: _Entry) -> None:
         """Delete an object without owners left; cut references to owners that are gone or going."""

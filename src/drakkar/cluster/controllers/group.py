@@ -56,7 +56,13 @@ class ControllerGroup:
     """The controllers of one control plane; they share informers."""
 
     def __init__(
-        self, client: Client, *, clock: Clock | None = None, without: Collection[str] = (), root_ca: str = ""
+        self,
+        client: Client,
+        *,
+        clock: Clock | None = None,
+        without: Collection[str] = (),
+        root_ca: str = "",
+        left_alone: frozenset[str] = frozenset(),
     ) -> None:
         unknown = set(without) - CONTROLLERS.keys()
         if unknown:
@@ -65,7 +71,7 @@ class ControllerGroup:
                 reason="UnknownController",
                 expected=", ".join(CONTROLLERS),
             )
-        self._context = Context(client, clock or SystemClock(), root_ca=root_ca)
+        self._context = Context(client, clock or SystemClock(), root_ca=root_ca, left_alone=left_alone)
         self._controllers = [make(self._context) for name, make in CONTROLLERS.items() if name not in without]
 
     async def start(self) -> None:
@@ -81,11 +87,17 @@ class ControllerGroup:
 
 
 def run_controllers(
-    client: Client, *, clock: Clock | None = None, without: Collection[str] = (), root_ca: str = ""
+    client: Client,
+    *,
+    clock: Clock | None = None,
+    without: Collection[str] = (),
+    root_ca: str = "",
+    left_alone: frozenset[str] = frozenset(),
 ) -> ControllerGroup:
     """The group, not started yet.
 
     `client` should write as kube-controller-manager. `without` names controllers to leave out (hand-made nodes stay
     Ready only without "node-lifecycle"). `root_ca`, the cluster's CA as PEM, is published in each namespace.
+    `left_alone` are UIDs of recorded objects: claim controllers and garbage collection do not touch them by themselves.
     """
-    return ControllerGroup(client, clock=clock, without=without, root_ca=root_ca)
+    return ControllerGroup(client, clock=clock, without=without, root_ca=root_ca, left_alone=left_alone)

@@ -61,9 +61,17 @@ Object = dict[str, Any]
 
 
 class Scheduler:
-    """Binds pods that name `name` (or no scheduler) and have no node."""
+    """Binds pods that name `name` (or no scheduler) and have no node, but for those whose UIDs are `left_alone`."""
 
-    def __init__(self, client: Client, *, clock: Clock | None = None, name: str = NAME) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        clock: Clock | None = None,
+        name: str = NAME,
+        left_alone: frozenset[str] = frozenset(),
+    ) -> None:
+        self._left_alone = left_alone
         self._clock = clock or SystemClock()
         self._name = name
         self._view = ClusterView()
@@ -299,7 +307,7 @@ class Scheduler:
             self._forget_pod(new)
         elif pod.node_name:
             self._placed(pod)
-        elif (pod.spec.get("schedulerName") or NAME) == self._name:
+        elif (pod.spec.get("schedulerName") or NAME) == self._name and pod.uid not in self._left_alone:
             self._unplaced(pod)
 
     def _placed(self, pod: PodFacts) -> None:
