@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from drakkar.cluster.controllers.absent_kubelets import AbsentKubelets
 from drakkar.cluster.controllers.claim_release import ClaimRelease
 from drakkar.cluster.controllers.claim_templates import ClaimTemplates
 from drakkar.cluster.controllers.controller import Context, Controller
@@ -73,6 +74,8 @@ class ControllerGroup:
             )
         self._context = Context(client, clock or SystemClock(), root_ca=root_ca, left_alone=left_alone)
         self._controllers = [make(self._context) for name, make in CONTROLLERS.items() if name not in without]
+        if left_alone:
+            self._controllers.append(AbsentKubelets(self._context))
 
     async def start(self) -> None:
         """Return when the caches are filled and all controllers work."""
@@ -98,6 +101,7 @@ def run_controllers(
 
     `client` should write as kube-controller-manager. `without` names controllers to leave out (hand-made nodes stay
     Ready only without "node-lifecycle"). `root_ca`, the cluster's CA as PEM, is published in each namespace.
-    `left_alone` are UIDs of recorded objects: claim controllers and garbage collection do not touch them by themselves.
+    `left_alone` are UIDs of recorded objects: claim controllers and garbage collection do not touch them by themselves,
+    and pods end without a kubelet.
     """
     return ControllerGroup(client, clock=clock, without=without, root_ca=root_ca, left_alone=left_alone)
