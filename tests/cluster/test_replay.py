@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from drakkar.cluster.apiserver.server import ApiServer
@@ -16,10 +17,9 @@ from drakkar.cluster.places import Places
 from drakkar.cluster.replay import Restored, restore
 from drakkar.cluster.store import Store
 from drakkar.evidence.recorded import load
-from drakkar.evidence.snapshot import Snapshot, name_of, namespace_of
-from drakkar.evidence.take import take
+from drakkar.evidence.snapshot import Snapshot, name_of, namespace_of, reference
 from drakkar.kube.apierrors import ApiError
-from drakkar.kube.resources import NODES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Resource
+from drakkar.kube.resources import NODES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 
 CASES = sorted(path for path in (Path(__file__).resolve().parents[2] / "cases/diagnosis").iterdir() if path.is_dir())
 RETAINED = next(path for path in CASES if path.name == "x-claim-retained")
@@ -81,7 +81,7 @@ def test_a_handful_of_objects_written_by_hand() -> None:
 def replayed(folder: Path, case: Path, work: Callable[[Cluster], Awaitable[None]]) -> None:
     async def run() -> None:
         where = Places("r", folder, folder / "data", False, folder)
-        (folder / "data").mkdir(mode=0o700)
+        (folder / "data").mkdir(mode=0o700, parents=True)
         cluster = Cluster(where, runtime="process", recorded=load(case))
         await cluster.start()
         try:
@@ -124,19 +124,10 @@ def _pod(name: str, template: str) -> dict[str, Any]:
 def test_new_pods_are_placed_and_nothing_recorded_changes(tmp_path: Path, case: Path, placed: int) -> None:
     async def work(cluster: Cluster) -> None:
         client = cluster.client
-        before = _versions(await take(client, logs_of=()), load(case))
 
-        async def account() -> bool:
-            try:
-                await client.get(Resource("", "v1", "serviceaccounts", "ServiceAccount"), "default", "default")
-            except ApiError:
-                return False
-            return True
-
-        await until(account)
         await client.create(RESOURCE_CLAIM_TEMPLATES, _template("one"), "default")
         for name in ("new", "second"):
-            await client.create(PODS, _pod(name, "one"), "default")
+            await until(lambda name=name: _made(cluster, _pod(name, "one")))  # type: ignore[misc]
 
         async def judged() -> bool:
             pods = (await client.list(PODS, "default")).items
@@ -153,7 +144,7 @@ def test_new_pods_are_placed_and_nothing_recorded_changes(tmp_path: Path, case: 
         assert len(held) == len(set(held))  # devices of recorded claims are not given out again
         nodes = [pod["spec"].get("nodeName") for pod in (await client.list(PODS, "default")).items]
         assert len([node for node in nodes if node]) == placed
-        assert _versions(await take(client, logs_of=()), load(case)) == before
+        assert _touched(cluster, load(case)) == []
         for name in ("new", "second"):  # nobody runs them, so nobody needs to be waited for; their devices are free
             await client.delete(PODS, name, "default")
 
@@ -162,9 +153,57 @@ def test_new_pods_are_placed_and_nothing_recorded_changes(tmp_path: Path, case: 
             return not left
 
         await until(gone)
-        assert _versions(await take(client, logs_of=()), load(case)) == before
+        assert _touched(cluster, load(case)) == []
 
     replayed(tmp_path, case, work)
+
+
+def test_what_would_look_like_garbage_stays(tmp_path: Path) -> None:
+    """A record is never complete: owners, users and claims that are missing in it are not missing in the cluster."""
+    pod = _pod("waiting", "one")
+    pod["metadata"] |= {"namespace": "default", "uid": "p-1"}
+    template = _template("one")
+    template["metadata"] |= {"namespace": "default", "uid": "t-1"}
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "elsewhere", "uid": "p-9", "controller": True}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {
+            "name": "held", "namespace": "default", "uid": "c-1", "ownerReferences": [owner],
+            "finalizers": ["resource.kubernetes.io/delete-protection"],
+        },
+        "spec": template["spec"]["spec"],
+        "status": {
+            "allocation": {
+                "devices": {"results": [{"request": "gpu", "driver": "d.example", "pool": "n", "device": "g"}]}
+            },
+            "reservedFor": [{"resource": "pods", "name": "elsewhere", "uid": "p-9"}],
+        },
+    }  # fmt: skip
+    file = tmp_path / "snapshot.json"
+    file.write_bytes(msgspec.json.encode({"kind": "List", "items": [pod, template, claim]}))
+
+    async def work(cluster: Cluster) -> None:
+        assert cluster.restored is not None and not cluster.restored.problems
+        probe = _pod("probe", "one")
+        await until(lambda: _made(cluster, probe))  # by then the controllers have seen everything
+
+        async def has_claim() -> bool:
+            return len((await cluster.client.list(RESOURCE_CLAIMS)).items) == 2
+
+        await until(has_claim)
+        assert _touched(cluster, load(file)) == []
+
+    replayed(tmp_path / "c", file, work)
+
+
+async def _made(cluster: Cluster, pod: dict[str, Any]) -> bool:
+    try:
+        await cluster.client.create(PODS, pod, "default")
+    except ApiError as error:
+        assert error.reason == "Forbidden"  # no service account yet
+        return False
+    return True
 
 
 def test_removing_a_recorded_pod_gives_its_device_to_a_new_one(tmp_path: Path) -> None:
@@ -225,11 +264,14 @@ def _lost(recorded: Any, shown: Any, path: str) -> Iterator[str]:
         yield f"{path}: {recorded!r} became {shown!r}"
 
 
-def _versions(now: Snapshot, recorded: Snapshot) -> dict[str, str]:
-    """The version of every recorded object: it moves with any write."""
-    uids = {obj["metadata"]["uid"] for obj in recorded.objects}
-    return {
-        obj["metadata"]["uid"]: obj["metadata"]["resourceVersion"]
-        for obj in now.objects
-        if obj["metadata"]["uid"] in uids
+def _touched(cluster: Cluster, recorded: Snapshot) -> list[str]:
+    """Recorded objects that somebody wrote to since, or that are gone."""
+    assert cluster.restored is not None
+    version = cluster.restored.version
+    untouched = {
+        stored.value["metadata"]["uid"]
+        for collection in cluster.server.store.collections.values()
+        for stored in collection.objects()
+        if stored.version <= version
     }
+    return [reference(obj) for obj in recorded.objects if obj["metadata"]["uid"] not in untouched]

@@ -45,11 +45,13 @@ class Restored:
         counts: objects restored, by kind.
         uids: theirs; whoever works in the cluster leaves them alone.
         problems: objects that could not be restored, each ``Kind/namespace/name: why``.
+        version: of the store when all was there; whatever is newer happened since.
     """
 
     counts: Mapping[str, int]
     uids: frozenset[str]
     problems: tuple[str, ...]
+    version: int
 
 
 async def restore(server: ApiServer, snapshot: Snapshot) -> Restored:
@@ -74,7 +76,7 @@ async def restore(server: ApiServer, snapshot: Snapshot) -> Restored:
             problems.append(f"{reference(obj)}: {error}")
             continue
         counts[row.kind] += 1
-    return Restored(dict(counts), frozenset(uids), tuple(problems))
+    return Restored(dict(counts), frozenset(uids), tuple(problems), server.store.version)
 
 
 def _turn(obj: Object) -> int:
