@@ -10,9 +10,11 @@ def test_there_are_ten_mutants() -> None:
     assert len(MUTANTS) == 10
 
 
+@pytest.mark.no_cover  # up to five thousand cases: ten seconds untraced
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_broken_allocator_is_noticed(name: str) -> None:
-    assert noticed(name, seconds=60.0)
+    assert noticed(name, seconds=280.0)
 
 
 def test_equal_seeds_give_equal_cases() -> None:

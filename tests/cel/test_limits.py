@@ -162,7 +162,7 @@ def test_rounds_of_nested_comprehensions_are_counted_together() -> None:
 def test_what_is_too_dear_is_not_even_begun(text: str) -> None:
     started = time.process_time()
     error = failure_of(text)
-    assert time.process_time() - started < 2.0
+    assert time.process_time() - started < 20.0  # it would take minutes; a tenth of a second untraced
     assert error.kind == "cost"
     assert error.cost > 400_000_000
 

@@ -53,7 +53,7 @@ def test_no_request_that_the_document_allows_is_the_servers_failure(document: st
 
     # Neighbours in the document are much alike: far apart ones first.
     for operation in sorted(operations, key=lambda one: hash_of(f"{one.method} {one.path}")):
-        if time.monotonic() > end:
+        if time.monotonic() > end and sum(codes.values()) >= 10 and len(codes) >= 2:
             break
         seed(20260101)(
             settings(
