@@ -122,6 +122,8 @@ WRONG = {
     "workload": ("workloads: [3]", "workloads[0]", "neither a file nor an object"),
     "workload kind": ("workloads: [{apiVersion: v1}]", "workloads[0].kind", "missing"),
     "workload file": ("workloads: [none.yaml]", "none.yaml", "cannot read"),
+    "long workload file": (f"workloads: [{'a' * 300}]", "aaa", "cannot read"),
+    "no path": ('workloads: ["a\\0b"]', "a", "cannot read"),
     "fault": ("faults: [{after: 1s, fault: xdi}]", "faults[0].fault", "did you mean 'xid'"),
     "no time": ("faults: [{fault: api-slow}]", "faults[0].after", "a duration is missing"),
     "time": ("faults: [{after: soon, fault: api-slow}]", "faults[0].after", "no duration"),

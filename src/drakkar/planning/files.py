@@ -31,7 +31,10 @@ def _read(path: str) -> Iterator[tuple[str, bytes]]:
         yield "standard input", sys.stdin.buffer.read(_MAX_BYTES)
         return
     place = Path(path)
-    files = sorted(one for one in place.rglob("*") if one.suffix in _SUFFIXES) if place.is_dir() else [place]
+    try:
+        files = sorted(one for one in place.rglob("*") if one.suffix in _SUFFIXES) if place.is_dir() else [place]
+    except (OSError, ValueError) as error:
+        raise _unreadable(place, error) from None
     if not files:
         raise DrakkarError(
             f"{path} holds no manifests",
@@ -47,10 +50,14 @@ def _read(path: str) -> Iterator[tuple[str, bytes]]:
                     expected=f"at most {_MAX_BYTES >> 20} MiB",
                 )  # fmt: skip
             yield str(file), file.read_bytes()
-        except OSError as error:
-            raise DrakkarError(
-                f"cannot read {file}: {error.strerror or error}", reason="Unreadable", subject=str(file)
-            ) from None
+        except (OSError, ValueError) as error:
+            raise _unreadable(file, error) from None
+
+
+def _unreadable(file: Path, error: Exception) -> DrakkarError:
+    """A ValueError is what Python says of a path with a zero byte in it."""
+    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return DrakkarError(f"cannot read {file}: {why}", reason="Unreadable", subject=str(file))
 
 
 def _documents(file: str, data: bytes) -> Iterator[Manifest]:
