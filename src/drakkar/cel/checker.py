@@ -6,7 +6,7 @@ overloads, of which evaluation picks one. All problems of an expression are coll
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from drakkar.cel import types
@@ -257,13 +257,29 @@ class _Checker:
             self.rename(inner, renamed)
 
     def logical(self, node: CallNode) -> Type:
-        for operand in node.arguments:
-            self.check(operand)
-        fitting = [self.expect(operand, types.BOOL) for operand in node.arguments]
         node.overloads = ()
-        # Upstream checks a balanced tree of binary operators: only what hangs directly from its root spoils the whole.
-        direct = fitting if len(fitting) == 2 else fitting[2:] if len(fitting) == 3 else ()
-        return types.BOOL if all(direct) else types.ERROR
+        return types.BOOL if self.balanced(node.arguments, 0, len(node.arguments) - 2) else types.ERROR
+
+    def balanced(self, operands: Sequence[Node], low: int, high: int) -> bool:
+        """Checks the operators from `low` to `high` of a chain as upstream does, which makes a balanced tree of it.
+
+        Both sides of an operator are checked before either has to be a boolean, so what one operand lets assume of a
+        variable counts for those behind it. Only what hangs directly from the root spoils the whole.
+        """
+        middle = (low + high + 1) // 2
+        direct = []
+        if middle == low:
+            self.check(operands[middle])
+            direct.append(operands[middle])
+        else:
+            self.balanced(operands, low, middle - 1)
+        if middle == high:
+            self.check(operands[middle + 1])
+            direct.append(operands[middle + 1])
+        else:
+            self.balanced(operands, middle + 1, high)
+        fitting = [self.expect(operand, types.BOOL) for operand in direct]
+        return all(fitting)
 
     def optional_select(self, node: CallNode) -> Type:
         operand, field = node.arguments

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any, Final
 
@@ -40,34 +41,36 @@ def format_string(template: str, arguments: list[Any]) -> Any:
         return Failure(str(problem))
 
 
-def parse_template(template: str) -> list[tuple[str, str, int]]:
-    """The pieces of a format: (literal text, "", 0) or ("", verb, precision); raises `FormatProblem`.
+def pieces_of(template: str, arguments: int) -> Iterator[tuple[str, str, int]]:
+    """The pieces of a format, one by one: (literal text, "", 0) or ("", verb, precision); raises `FormatProblem`.
 
-    A precision of -1 stands for none.
+    A precision of -1 stands for none. Whether one of so many `arguments` is left is asked before a clause is read, and
+    a clause is read after those before it were used, since upstream tells the first problem on that way.
     """
-    pieces: list[tuple[str, str, int]] = []
-    index = 0
+    index = used = 0
     while index < len(template):
         percent = template.find("%", index)
         if percent < 0:
-            pieces.append((template[index:], "", 0))
-            break
+            yield template[index:], "", 0
+            return
         if percent > index:
-            pieces.append((template[index:percent], "", 0))
+            yield template[index:percent], "", 0
         index = percent + 1
-        if index >= len(template):
-            raise FormatProblem("unexpected end of string")
-        if template[index] == "%":
-            pieces.append(("%", "", 0))
+        if template[index : index + 1] == "%":
+            yield "%", "", 0
             index += 1
             continue
+        if used >= arguments:
+            raise FormatProblem(f"index {used} out of range")
+        if index >= len(template):
+            raise FormatProblem("unexpected end of string")
         precision, index = _precision(template, index)
         verb = template[index] if index < len(template) else ""
         if not verb or verb not in _VERBS:
             raise FormatProblem(f'{_CLAUSE}unrecognized formatting clause "{verb}"')
-        pieces.append(("", verb, precision))
+        yield "", verb, precision
+        used += 1
         index += 1
-    return pieces
 
 
 def _precision(template: str, index: int) -> tuple[int, int]:
@@ -93,17 +96,16 @@ def _precision(template: str, index: int) -> tuple[int, int]:
 
 def check_format(template: str, arguments: list[Type]) -> None:
     """Check a literal format against the types of its literal list of arguments; raises `FormatProblem`."""
-    verbs = [(verb, precision) for _, verb, precision in parse_template(template) if verb]
-    for index, (verb, _) in enumerate(verbs):
-        if index >= len(arguments):
-            raise FormatProblem(f"index {index} out of range")
-        problem = _type_problem(verb, arguments[index])
+    used = 0
+    for _, verb, _ in pieces_of(template, len(arguments)):
+        if not verb:
+            continue
+        problem = _type_problem(verb, arguments[used])
         if problem:
-            raise FormatProblem(f"{_DURING}{problem}", index)
-    if len(arguments) > len(verbs):
-        raise FormatProblem(
-            f"too many arguments supplied to string.format (expected {len(verbs)}, got {len(arguments)})"
-        )
+            raise FormatProblem(f"{_DURING}{problem}", used)
+        used += 1
+    if len(arguments) > used:
+        raise FormatProblem(f"too many arguments supplied to string.format (expected {used}, got {len(arguments)})")
 
 
 def _type_problem(verb: str, given: Type) -> str:
@@ -147,12 +149,10 @@ _ALLOWED: Final = {
 def _format(template: str, arguments: list[Any]) -> str:
     result: list[str] = []
     used = 0
-    for text, verb, precision in parse_template(template):
+    for text, verb, precision in pieces_of(template, len(arguments)):
         if not verb:
             result.append(text)
             continue
-        if used >= len(arguments):
-            raise FormatProblem(f"index {used} out of range")
         result.append(_VERBS[verb](arguments[used], precision))
         used += 1
     return "".join(result)
