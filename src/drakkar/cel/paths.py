@@ -380,12 +380,12 @@ def _walk(root: Body, qualifiers: tuple[Qualifier, ...], precise: bool) -> Body:
         if type(value) is Failure:
             return value
         optional = False
+        if type(value) is Optional:  # one that turns up on the way has no keys: upstream opens only the first
+            if not value.present:
+                return NONE
+            value, optional = value.value, True
         for key, compute, is_optional in steps:
             kind = type(value)
-            if kind is Optional and not optional:
-                if not value.present:
-                    return NONE
-                value, optional = value.value, True
             if compute is not None:
                 key = compute(frame)
                 if type(key) not in KEY_TYPES and type(key) is not Failure:

@@ -118,10 +118,14 @@ def _literal_argument(name: str, valid: Callable[[object], bool]) -> Callable[[C
 
 
 def _duration(value: object) -> bool:
+    if value is None:  # the checker lets it through, since null is a value of these types
+        return False
     return not isinstance(value, str) or parse_duration(value) is not None
 
 
 def _timestamp(value: object) -> bool:
+    if value is None:
+        return False
     if type(value) is int:
         return YEAR_ONE <= value * 1_000_000_000 < YEAR_TEN_THOUSAND
     return not isinstance(value, str) or parse_timestamp(value) is not None
