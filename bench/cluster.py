@@ -25,16 +25,22 @@ class Embedded:
 
     def __init__(self, *nodes: str, runtime: str = "process", parent: str | None = None) -> None:
         self.folder = tempfile.mkdtemp(prefix="dkb-", dir=parent)
-        self.environment = os.environ | {
-            "DRAKKAR_RUNTIME_DIR": self.folder,
-            "KUBECONFIG": f"{self.folder}/default/data/kubeconfig",
+        # With a parent: state on that disk, CDI files in memory, as on a node, where they lie below /run.
+        name = f"bench-{os.getpid()}" if parent else "default"
+        place = {"XDG_RUNTIME_DIR": self.folder} if parent else {"DRAKKAR_RUNTIME_DIR": self.folder}
+        self.runtime_folder = Path(self.folder) / ("drakkar" if parent else "") / name
+        own = {word: value for word, value in os.environ.items() if word != "DRAKKAR_RUNTIME_DIR"}
+        self.environment = {
+            **own,
+            **place,
+            "KUBECONFIG": f"{self.runtime_folder}/data/kubeconfig",
             "PYTHONDONTWRITEBYTECODE": "",
         }
         self.kubectl = str(kubectls.on_path() or kubectls.fetch(37))
         words = [word for node in nodes for word in ("--node", node)]
         self.begun = time.monotonic()
         self.process = subprocess.Popen(
-            [DRAKKAR, "up", "--runtime", runtime, *words],
+            [DRAKKAR, "up", "--name", name, "--runtime", runtime, *words],
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

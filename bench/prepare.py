@@ -99,7 +99,7 @@ def main(runs: int) -> bool:
     try:
         cluster.ready()
         barriers = fdatasync_times(Path(cluster.folder))
-        socket = Path(cluster.folder) / "default/n" / NODE / "plugins/gpu.nvidia.com/dra.sock"
+        socket = cluster.runtime_folder / "n" / NODE / "plugins/gpu.nvidia.com/dra.sock"
         kubeconfig = Path(cluster.environment["KUBECONFIG"])
         fresh, again, undone = prepare_times(kubeconfig, socket, NODE, 40 * runs)
         barriers += fdatasync_times(Path(cluster.folder))
