@@ -201,10 +201,9 @@ class Planner:
         special = _SPECIAL.get(node.function)
         if special is not None:
             return special(self, node)
-        arguments = [self.plan(argument) for argument in node.arguments]
-        if node.target is not None:
-            arguments.insert(0, self.plan(node.target))
-        return self.function(node, arguments)
+        # The target first: what cannot be planned there is told before what cannot in the arguments.
+        parts = [node.target, *node.arguments] if node.target is not None else node.arguments
+        return self.function(node, [self.plan(part) for part in parts])
 
     def function(self, node: CallNode, arguments: list[Step]) -> Step:
         """A call through a dispatcher, folded if that is due."""
