@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from gpu_node import GpuNode, running
 
+from drakkar.errors import DrakkarError
 from drakkar.vendors.nvidia.published import PublishOptions
 
 
@@ -95,11 +96,86 @@ def test_a_daemon_that_dies_is_started_again_and_told(tmp_path: Path) -> None:
             os.kill(first, signal.SIGKILL)
             await until(lambda: pid(folder) != first and (folder / "pipe" / "control").exists())
             assert lives(pid(folder))
-            await until(
-                lambda: any(
-                    obj["reason"] == "MpsDaemonEnded" for obj in node.api.under("/api/v1/namespaces/default/events")
-                )
-            )
+            await told(node, "MpsDaemonEnded")
+            await node.unprepare("c", uid)
+            assert not folders(node)
+
+    asyncio.run(main())
+
+
+async def told(node: GpuNode, reason: str) -> None:
+    events = "/api/v1/namespaces/default/events"
+    await until(lambda: any(obj["reason"] == reason for obj in node.api.under(events)))
+
+
+def control_program(node: GpuNode) -> Path:
+    return node.machine.driver_root / "usr/bin/nvidia-cuda-mps-control"
+
+
+def test_a_claim_that_goes_while_its_daemon_cannot_be_started_leaves_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(GpuNode(tmp_path)) as node:
+            uid = node.claim("c", "gpu-0", configs=[config()])
+            await node.prepare("c", uid)
+            (folder,) = folders(node)
+            program = control_program(node)
+            real = program.read_text()
+            program.write_text("import sys\nsys.exit('no MPS on this machine')\n")
+            os.kill(pid(folder), signal.SIGKILL)
+            await told(node, "MpsDaemonFailed")
+            program.write_text(real)
+            assert not (await node.unprepare("c", uid)).error
+            await asyncio.sleep(1.5)  # the next try would have been after one second
+            assert not folders(node) and not node.machine.devices()[0].exclusive
+
+    asyncio.run(main())
+
+
+def test_a_machine_without_the_program_for_a_while_gets_its_daemon_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with running(GpuNode(tmp_path)) as node:
+            uid = node.claim("c", "gpu-0", configs=[config()])
+            await node.prepare("c", uid)
+            (folder,) = folders(node)
+            first = pid(folder)
+
+            def gone() -> None:
+                raise DrakkarError("sharing by MPS needs nvidia-cuda-mps-control", reason="NoMps")
+
+            with monkeypatch.context() as patched:
+                patched.setattr(node.driver._mps, "_program", gone)
+                os.kill(first, signal.SIGKILL)
+                await told(node, "MpsDaemonFailed")
+            await until(lambda: pid(folder) != first and (folder / "pipe" / "control").exists())
+            await node.unprepare("c", uid)
+            assert not folders(node)
+
+    asyncio.run(main())
+
+
+def test_a_daemon_whose_start_was_cut_off_is_replaced_by_one_with_the_limits(tmp_path: Path) -> None:
+    async def main() -> None:
+        node = GpuNode(tmp_path)
+        async with running(node):
+            uid = node.claim("c", "gpu-0", configs=[config(defaultActiveThreadPercentage=50)])
+            await node.prepare("c", uid)
+            (folder,) = folders(node)
+            program = control_program(node)
+            real = program.read_text()
+            program.write_text("import time\ntime.sleep(60)\n")
+            first = pid(folder)
+            os.kill(first, signal.SIGKILL)
+            await until(lambda: pid(folder) != first)
+            started = pid(folder)
+            await node.driver.kill()
+            program.write_text(real)
+            assert lives(started)
+            (folder / "log" / "control.log").unlink()
+        async with running(node):
+            assert pid(folder) != started and not lives(started)
+            await until(lambda: "set_default_active_thread_percentage 50" in log(folder))
             await node.unprepare("c", uid)
             assert not folders(node)
 
@@ -152,8 +228,7 @@ def test_one_that_died_while_nobody_watched_is_started_at_the_start(tmp_path: Pa
 def test_a_daemon_that_does_not_come_up_fails_the_claim_and_leaves_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(GpuNode(tmp_path)) as node:
-            program = node.machine.driver_root / "usr/bin/nvidia-cuda-mps-control"
-            program.write_text("import sys\nsys.exit('no MPS on this machine')\n")
+            control_program(node).write_text("import sys\nsys.exit('no MPS on this machine')\n")
             uid = node.claim("c", "gpu-0", configs=[config()])
             error = (await node.prepare("c", uid)).error
             assert "does not serve: it ended with 1: no MPS on this machine" in error

@@ -120,14 +120,14 @@ class GpuDriver:
         """
         self._end_watching()
         await self._node.stop()
-        self._mps.leave()
+        await self._mps.leave()
         if machine_ends:
             await self._mps.end_all()
 
     async def kill(self) -> None:
         """Ends at once and leaves everything as a killed process would (for tests and faults)."""
         self._end_watching()
-        self._mps.leave()
+        await self._mps.leave()
         await self._node.kill()
 
     def _end_watching(self) -> None:

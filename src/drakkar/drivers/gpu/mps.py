@@ -22,8 +22,9 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from drakkar.drivers.gpu.configs import MpsLimits
 from drakkar.drivers.kit import PreparationError
@@ -70,6 +71,14 @@ class MpsGroup:
         return told
 
 
+class _Daemon(NamedTuple):
+    """What is kept of a daemon beside its pipes; `started` as in `_start_time`, `serves` once it has its limits."""
+
+    pid: int
+    started: str | None
+    serves: bool
+
+
 class MpsDaemons:
     """The daemons of one node, with their files in `folder`.
 
@@ -90,7 +99,8 @@ class MpsDaemons:
         self._set_exclusive = set_exclusive
         #: Hears (type, reason, message) of what an administrator should know.
         self.tell: Callable[[str, str, str], None] = lambda *_: None
-        self._watched: dict[str, tuple[asyncio.Task[None], int]] = {}
+        #: For each daemon the task that waits for its end, or that tries to start it again.
+        self._watched: dict[str, asyncio.Task[None]] = {}
 
     async def start(self, group: MpsGroup) -> None:
         """Returns when the daemon of `group` serves with its limits; one that runs already is only watched.
@@ -103,10 +113,8 @@ class MpsDaemons:
         for index in group.gpus:
             self._set_exclusive(index, True)
         try:
-            running = self._running(group.name)
-            if running is None:
-                running = await self._launch(group)
-            self._watch(group, running)
+            known = self._running(group.name)
+            self._watch(group, known.pid if known is not None and known.serves else await self._launch(group))
         except BaseException:
             await self.stop(group.claim, group.gpus)
             raise
@@ -130,12 +138,10 @@ class MpsDaemons:
         """Ends every daemon: the machine is going down."""
         await self.sweep(())
 
-    def leave(self) -> None:
+    async def leave(self) -> None:
         """Stop watching; the daemons run on for the next driver."""
-        for task, descriptor in self._watched.values():
-            task.cancel()
-            os.close(descriptor)
-        self._watched.clear()
+        for name in list(self._watched):
+            await self._unwatch(name)
 
     def edits(self, group: MpsGroup) -> dict[str, Any]:
         """What a container with a device of `group` gets beside the device."""
@@ -149,7 +155,8 @@ class MpsDaemons:
         }
 
     def _names(self) -> list[str]:
-        return sorted(folder.name for folder in self._folder.iterdir()) if self._folder.is_dir() else []
+        folders = [folder.name for folder in self._folder.iterdir()] if self._folder.is_dir() else []
+        return sorted({*folders, *self._watched})
 
     # --- one daemon -------------------------------------------------------------------------------------------------
 
@@ -158,7 +165,7 @@ class MpsDaemons:
         folder = self._folder / group.name
         for inner in ("pipe", "shm", "log"):
             (folder / inner).mkdir(parents=True, exist_ok=True)
-        await self._quit(group.name)  # a driver that was killed between starting a daemon and noting its number
+        await self._end_process(group.name)  # of a driver that was killed before its daemon had its limits
         environment = self._environment(program, group.name) | {"CUDA_VISIBLE_DEVICES": ",".join(group.uuids)}
         words = [*_with_own_shm(folder / "shm", program), "-f"]
         if group.limits.multi_user:
@@ -176,7 +183,8 @@ class MpsDaemons:
                 )
             except OSError as error:
                 raise _failed(group, f"it cannot be started: {error}") from error
-        replace_file(folder / "daemon.json", json.dumps({"pid": process.pid, "started": _start_time(process.pid)}))
+        daemon = _Daemon(process.pid, _start_time(process.pid), serves=False)
+        replace_file(folder / "daemon.json", json.dumps(daemon._asdict()))
         deadline = self._clock.monotonic() + _READY_SECONDS
         while not (folder / "pipe" / "control").exists():
             if process.poll() is not None:
@@ -186,6 +194,7 @@ class MpsDaemons:
             await self._clock.sleep(_POLL_SECONDS)
         if commands := group.commands():
             await self._command(program, group.name, commands)
+        replace_file(folder / "daemon.json", json.dumps(daemon._replace(serves=True)._asdict()))
         _log.info("MPS daemon of %s serves %s", group.name, ", ".join(group.uuids))
         return process.pid
 
@@ -213,42 +222,51 @@ class MpsDaemons:
             )
 
     async def _end(self, name: str) -> None:
-        watched = self._watched.pop(name, None)
-        if watched is not None:
-            watched[0].cancel()
-            os.close(watched[1])
-        pid = self._running(name)
-        await self._quit(name)
-        deadline = self._clock.monotonic() + _QUIT_SECONDS
-        while pid is not None and self._running(name) is not None:
-            if self._clock.monotonic() > deadline:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(pid, signal.SIGKILL)
-            await self._clock.sleep(_POLL_SECONDS)
+        await self._unwatch(name)
+        await self._end_process(name)
         shutil.rmtree(self._folder / name, ignore_errors=True)
 
-    async def _quit(self, name: str) -> None:
-        """Ask whatever serves in the folder of `name` to end; nothing may be there, or something that is half gone."""
-        control = self._folder / name / "pipe" / "control"
-        if control.exists():
-            with contextlib.suppress(DrakkarError, OSError):
-                await self._command(self._program(), name, ["quit"])
-            control.unlink(missing_ok=True)
+    async def _end_process(self, name: str) -> None:
+        """Returns when no daemon runs in the folder of `name`: by its command, or, if it does not listen, by force."""
+        daemon = self._running(name)
+        patience = _QUIT_SECONDS if await self._quit(name) else 0
+        deadline = self._clock.monotonic() + patience
+        while daemon is not None and self._running(name) is not None:
+            if self._clock.monotonic() >= deadline:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(daemon.pid, signal.SIGKILL)
+            await self._clock.sleep(_POLL_SECONDS)
 
-    def _running(self, name: str) -> int | None:
-        """The process id of the daemon if it lives; the start time tells it from another process of that number."""
+    async def _quit(self, name: str) -> bool:
+        """Ask whatever serves in the folder of `name` to end: whether something may have heard it."""
+        control = self._folder / name / "pipe" / "control"
+        if not control.exists():
+            return False
+        with contextlib.suppress(DrakkarError, OSError):
+            await self._command(self._program(), name, ["quit"])
+        control.unlink(missing_ok=True)
+        return True
+
+    def _running(self, name: str) -> _Daemon | None:
+        """The daemon if it lives; the start time tells it from another process of that number."""
         try:
-            known = json.loads((self._folder / name / "daemon.json").read_bytes())
-            pid, started = int(known["pid"]), known["started"]
-        except (OSError, ValueError, KeyError, TypeError):
+            daemon = _Daemon(**json.loads((self._folder / name / "daemon.json").read_bytes()))
+            _reap(daemon.pid)
+            return daemon if daemon.started is not None and _start_time(daemon.pid) == daemon.started else None
+        except (OSError, ValueError, TypeError):
             return None
-        _reap(pid)
-        return pid if started is not None and _start_time(pid) == started else None
 
     def _watch(self, group: MpsGroup, pid: int) -> None:
         descriptor = os.pidfd_open(pid)
         task = asyncio.create_task(self._keep_running(group, descriptor), name=f"MPS daemon of {group.name}")
-        self._watched[group.name] = (task, descriptor)
+        task.add_done_callback(lambda _: os.close(descriptor))
+        self._watched[group.name] = task
+
+    async def _unwatch(self, name: str) -> None:
+        task = self._watched.pop(name, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
 
     async def _keep_running(self, group: MpsGroup, descriptor: int) -> None:
         loop = asyncio.get_running_loop()
@@ -258,15 +276,13 @@ class MpsDaemons:
             await ended
         finally:
             loop.remove_reader(descriptor)
-        self._watched.pop(group.name, None)
-        os.close(descriptor)
         self.tell("Warning", "MpsDaemonEnded", f"the MPS daemon of {group.name} ended; it is started again")
-        for attempt in range(len(_PAUSES) * 100):
-            await self._clock.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+        for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
+            await self._clock.sleep(pause)
             try:
                 self._watch(group, await self._launch(group))
                 return
-            except (PreparationError, OSError) as error:
+            except (DrakkarError, OSError) as error:
                 self.tell("Warning", "MpsDaemonFailed", f"the MPS daemon of {group.name}: {error}")
 
     def _environment(self, program: MpsProgram, name: str) -> dict[str, str]:
