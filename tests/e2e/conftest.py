@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from drakkar.testing.kubectl import Kubectl
+from drakkar.testing.kubectl import Kubectl, KubectlFailed
 from tests.conftest import kubectl as fetched_kubectl
 from tests.conftest import missing
 from tests.e2e.node import Driver, Seen, seen
@@ -201,8 +201,14 @@ class World:
         ]
 
     def until(self, *words: str, matches: str, seconds: float = 20.0) -> str:
-        """Repeats `kubectl get …` until its output matches."""
-        return self.kubectl.until("get", "-n", self.namespace, *words, matches=matches, seconds=seconds)
+        """Repeats `kubectl get …` until its output matches; fails as `ready` does."""
+        command = ("get", "-n", self.namespace, *words)
+        try:
+            return self.kubectl.until(*command, matches=matches, seconds=seconds)
+        except KubectlFailed as failure:
+            if not self.authorizer_lagged():
+                raise AssertionError(f"{failure}\n{self.story()}") from None
+            return self.kubectl.until(*command, matches=matches, seconds=_RETRIED_WITHIN)
 
     def delete(self, *words: str, force: bool = False) -> None:
         """Deletes objects; with `force` at once, grace period 0."""
