@@ -5,9 +5,13 @@ A missing prerequisite skips, saying what would run the test. Where ``DRAKKAR_RE
 
 import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+NATIVE = Path(__file__).parents[1] / "src" / "drakkar" / "hooks" / "native"
 _REQUIRED = os.environ.get("DRAKKAR_REQUIRE", "").split(",")
 
 
@@ -36,3 +40,21 @@ def kubectl(minor: int) -> str:
     except (SystemExit, OSError) as error:
         missing("kubectl", f"needs kubectl 1.{minor}: {error}")
         raise
+
+
+@pytest.fixture(scope="session")
+def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the hooks' static programs, built once."""
+    if shutil.which("make") is None or shutil.which("cc") is None:
+        missing("compiler", "needs make and a C compiler: install them (Debian: apt-get install gcc make)")
+    folder = tmp_path_factory.mktemp("native")
+    subprocess.run(["make", "-s", "-C", NATIVE, f"OUT={folder}"], check=True)
+    return folder
+
+
+@pytest.fixture(params=["python", "native"])
+def program(request: pytest.FixtureRequest) -> list[str]:
+    """The command line of a hook program, to be followed by the hook's name."""
+    if request.param == "python":
+        return [sys.executable, "-I", "-m", "drakkar.hooks"]
+    return [str(request.getfixturevalue("native") / "drakkar-hook")]

@@ -47,3 +47,12 @@ def test_every_page_of_the_documentation_is_reachable() -> None:
             pending += [(page.parent / link).resolve() for link in links]
     assert set((docs.ROOT / "docs").rglob("*.md")) <= seen
     assert any(docs.commands(docs.ROOT / "README.md"))
+
+
+@pytest.mark.parametrize("page", sorted((docs.ROOT / "docs" / "rooms").glob("*.md")), ids=lambda page: page.stem)
+def test_a_page_about_a_room_names_its_modules(page: Path) -> None:
+    words = {word for code in re.findall(r"`([^`\n]+)`", page.read_text()) for word in re.split(r"[./ ]", code)}
+    room = min((docs.ROOT / "src" / "drakkar").rglob(page.stem), key=lambda folder: len(folder.parts))
+    modules = {path.stem for path in room.glob("[!_]*") if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert modules
+    assert sorted(modules - words) == []

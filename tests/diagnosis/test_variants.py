@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -27,7 +28,7 @@ def files_of(name: str) -> dict[str, bytes]:
     }
 
 
-def expected(name: str) -> dict:  # type: ignore[type-arg]
+def expected(name: str) -> dict[str, Any]:
     found = yaml.safe_load((CASES / name / "expect.yaml").read_text())
     assert isinstance(found, dict)
     return found

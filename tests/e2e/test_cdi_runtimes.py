@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import missing
-from tests.hooks.conftest import native  # noqa: F401 - a fixture
 from tests.injection.container import SCRIPT, SEEN, Device, make_device
 from tools.realkube import build, images
 from tools.realkube.cluster import RealCluster, prerequisites
@@ -55,7 +54,7 @@ def ctr(containerd: RealCluster, *words: str) -> subprocess.CompletedProcess[str
     )
 
 
-def test_ctr_run_with_a_device(containerd: RealCluster, native: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_ctr_run_with_a_device(containerd: RealCluster, native: Path, tmp_path: Path) -> None:
     kind = f"drakkar.test/ctr{os.getpid()}"  # ctr reads the usual directories only
     device = make_device(tmp_path / "host", Path("/var/run/cdi"), [str(native / "drakkar-hook")], kind=kind)
     try:
@@ -69,7 +68,7 @@ def test_ctr_run_with_a_device(containerd: RealCluster, native: Path, tmp_path: 
 
 
 @pytest.fixture
-def device(containerd: RealCluster, native: Path, tmp_path: Path) -> Iterator[Device]:  # noqa: F811
+def device(containerd: RealCluster, native: Path, tmp_path: Path) -> Iterator[Device]:
     made = make_device(tmp_path / "host", containerd.layout.cdi, [str(native / "drakkar-hook")])
     yield made
     shutil.rmtree(containerd.layout.cdi)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,11 +35,11 @@ DYNAMIC = {
 }
 
 
-def listed(text: str) -> list:  # type: ignore[type-arg]
+def listed(text: str) -> list[Any]:
     return list(NodeCapture("n", {"nvidia-smi-L.txt": text}).gpus or ())
 
 
-def a_pod(*held: str, containers: list[dict] | None = None) -> tuple[Snapshot, dict]:  # type: ignore[type-arg]
+def a_pod(*held: str, containers: list[dict[str, Any]] | None = None) -> tuple[Snapshot, dict[str, Any]]:
     claims = [claim(f"c{number}", held=f"n1/{device}", users=("p",)) for number, device in enumerate(held)]
     entries = [{"name": f"d{number}", "resourceClaimName": f"c{number}"} for number in range(len(held))]
     uses = [{"name": f"d{number}"} for number in range(len(held))]

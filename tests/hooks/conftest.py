@@ -1,39 +1,15 @@
-"""The two programs that every hook test runs: Python's, and the static one, built once."""
+"""A hook as every hook test runs it: with either of its two programs."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import missing
-
-NATIVE = Path(__file__).parents[2] / "src" / "drakkar" / "hooks" / "native"
 Hook = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture(scope="session")
-def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the built programs."""
-    if shutil.which("make") is None or shutil.which("cc") is None:
-        missing("compiler", "needs make and a C compiler: install them (Debian: apt-get install gcc make)")
-    folder = tmp_path_factory.mktemp("native")
-    subprocess.run(["make", "-s", "-C", NATIVE, f"OUT={folder}"], check=True)
-    return folder
-
-
-@pytest.fixture(params=["python", "native"])
-def program(request: pytest.FixtureRequest) -> list[str]:
-    """The command line of a hook program, to be followed by the hook's name."""
-    if request.param == "python":
-        return [sys.executable, "-I", "-m", "drakkar.hooks"]
-    return [str(request.getfixturevalue("native") / "drakkar-hook")]
 
 
 @pytest.fixture

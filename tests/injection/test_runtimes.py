@@ -15,7 +15,6 @@ import pytest
 from drakkar.injection.cache import CdiCache
 from drakkar.injection.errors import CdiError
 from tests.conftest import missing
-from tests.hooks.conftest import native, program  # noqa: F401 - fixtures
 from tests.injection.container import BUSYBOX, SCRIPT, SEEN, Device, configuration, make_device, make_root, write_bundle
 
 pytestmark = pytest.mark.root
@@ -32,7 +31,7 @@ def run_bundle(bundle: Path, state: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_container_of_runc_has_its_device(program: list[str], tmp_path: Path) -> None:  # noqa: F811
+def test_a_container_of_runc_has_its_device(program: list[str], tmp_path: Path) -> None:
     device = make_device(tmp_path / "host", tmp_path / "cdi", program)
     with CdiCache([device.directory], auto_refresh=False) as cache:
         config = cache.inject(configuration(SCRIPT), [device.name])
@@ -41,14 +40,14 @@ def test_a_container_of_runc_has_its_device(program: list[str], tmp_path: Path) 
     assert (ended.stdout.splitlines(), ended.stderr) == (SEEN, "")
 
 
-def test_a_container_without_the_device_has_nothing_of_it(native: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_a_container_without_the_device_has_nothing_of_it(native: Path, tmp_path: Path) -> None:
     make_device(tmp_path / "host", tmp_path / "cdi", [str(native / "drakkar-hook")])
     script = "echo $CDI_DEVICE; ls /dev/drakkar* /cdi* 2>&1 | grep -c 'No such file'"
     write_bundle(tmp_path / "bundle", configuration(script))
     assert run_bundle(tmp_path / "bundle", tmp_path / "state").stdout.split() == ["none", "2"]
 
 
-def test_the_node_without_its_rule_is_denied(native: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_the_node_without_its_rule_is_denied(native: Path, tmp_path: Path) -> None:
     device = make_device(tmp_path / "host", tmp_path / "cdi", [str(native / "drakkar-hook")])
     with CdiCache([device.directory], auto_refresh=False) as cache:
         config = cache.inject(configuration(SCRIPT), [device.name])
@@ -57,7 +56,7 @@ def test_the_node_without_its_rule_is_denied(native: Path, tmp_path: Path) -> No
     assert run_bundle(tmp_path / "bundle", tmp_path / "state").stdout.splitlines()[4] == "DENIED"
 
 
-def test_a_hook_that_fails_stops_the_start(native: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_a_hook_that_fails_stops_the_start(native: Path, tmp_path: Path) -> None:
     hook = str(native / "drakkar-hook")
     device = make_device(tmp_path / "host", tmp_path / "cdi", [hook])
     with CdiCache([device.directory], auto_refresh=False) as cache:
@@ -69,7 +68,7 @@ def test_a_hook_that_fails_stops_the_start(native: Path, tmp_path: Path) -> None
     assert "drakkar hook create-symlinks: cdi-link: Directory not empty" in ended.stderr
 
 
-def test_the_command_runs_a_container(native: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_the_command_runs_a_container(native: Path, tmp_path: Path) -> None:
     device = make_device(tmp_path / "host", tmp_path / "cdi", [str(native / "drakkar-hook")])
     command = ["drakkar", "cdi", "run", "--spec-dir", str(device.directory), "--device", device.name]
     env = {**os.environ, "PATH": f"{Path(os.sys.executable).parent}:{os.environ['PATH']}"}  # type: ignore[attr-defined]
@@ -89,7 +88,7 @@ def test_the_command_runs_a_container(native: Path, tmp_path: Path) -> None:  # 
 
 
 @pytest.fixture
-def podman_device(native: Path, tmp_path: Path) -> Iterator[Device]:  # noqa: F811
+def podman_device(native: Path, tmp_path: Path) -> Iterator[Device]:
     if shutil.which("podman") is None:
         missing("podman", "needs Podman: install it (Debian: apt-get install podman)")
     kind = f"drakkar.test/podman{os.getpid()}"

@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from drakkar.diagnosis.explain import explain
 from drakkar.diagnosis.render import text
 from drakkar.errors import DrakkarError
-from tools.vectors import Outcome, difference
+from tools.vectors import Outcome, difference, outcomes
 from tools.vectors._clusters import snapshot_of
 
 DEFAULT = "cases/explain"
@@ -20,11 +18,7 @@ _WIDE = 1_000_000  # no line ends inside a quotation
 
 def run(folder: Path) -> Iterator[Outcome]:
     """Every YAML file of the folder."""
-    for path in sorted(folder.glob("*.yaml")):
-        try:
-            yield Outcome(path.stem, list(check(yaml.safe_load(path.read_text()))))
-        except Exception as problem:
-            yield Outcome(path.stem, [f"raised {type(problem).__name__}: {problem}"])
+    return outcomes(folder, check)
 
 
 def check(case: dict[str, Any]) -> Iterator[str]:

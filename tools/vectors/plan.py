@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from drakkar.errors import DrakkarError
 from drakkar.kube.quantity import Quantity
 from drakkar.planning.capacity import capacity_of
 from drakkar.planning.plan import plan, scene_of, workload_of
 from drakkar.planning.render import capacity_text, plan_text, rollout_text
 from drakkar.planning.rollout import rollout_of
-from tools.vectors import Outcome, difference
+from tools.vectors import Outcome, difference, outcomes
 from tools.vectors._clusters import manifests_of, snapshot_of
 
 DEFAULT = "cases/plan"
@@ -22,11 +20,7 @@ DEFAULT = "cases/plan"
 
 def run(folder: Path) -> Iterator[Outcome]:
     """Every YAML file of the folder."""
-    for path in sorted(folder.glob("*.yaml")):
-        try:
-            yield Outcome(path.stem, list(check(yaml.safe_load(path.read_text()))))
-        except Exception as problem:
-            yield Outcome(path.stem, [f"raised {type(problem).__name__}: {problem}"])
+    return outcomes(folder, check)
 
 
 def check(case: dict[str, Any]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from importlib import resources
 from typing import Any, Final, NamedTuple
 
 from drakkar.errors import DrakkarError
+from drakkar.kube import yamltext
 
 __all__ = ["Cause", "Page", "cause_of", "causes", "filled", "page_of", "page_text", "placeholders"]
 
@@ -121,7 +122,5 @@ def _pages(boundary: str) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _yaml(name: str) -> Any:
-    import yaml
-
     text = resources.files("drakkar.diagnosis").joinpath(f"data/{name}").read_text()
-    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    return yamltext.load(text)

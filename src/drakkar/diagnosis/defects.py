@@ -13,6 +13,7 @@ from importlib import resources
 from typing import Any, Final, NamedTuple
 
 from drakkar.evidence.snapshot import Snapshot
+from drakkar.kube import yamltext
 from drakkar.kube.semver import Version, VersionError
 
 __all__ = ["Defect", "affecting", "defects", "versions_in"]
@@ -52,11 +53,8 @@ class Defect(NamedTuple):
 @lru_cache(maxsize=1)
 def defects() -> tuple[Defect, ...]:
     """The table."""
-    import yaml
-
     text = resources.files("drakkar.diagnosis").joinpath("data/defects.yaml").read_text()
-    listed = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-    return tuple(Defect(**{**entry, "causes": tuple(entry["causes"])}) for entry in listed)
+    return tuple(Defect(**{**entry, "causes": tuple(entry["causes"])}) for entry in yamltext.load(text))
 
 
 def affecting(snapshot: Snapshot, cause: str) -> tuple[tuple[Defect, str], ...]:

@@ -9,7 +9,7 @@ from typing import Final
 from drakkar.diagnosis.verdict import Verdict, cause_of
 from drakkar.evidence.records import BOUNDARIES, EvidenceRecord
 
-__all__ = ["as_json", "text"]
+__all__ = ["as_json", "text", "wrapped"]
 
 WIDTH: Final = 80
 _MARKS: Final = {"proved": "ok", "refuted": "NO", "unknown": "? "}
@@ -20,36 +20,36 @@ def text(verdict: Verdict, *, width: int = WIDTH, records: bool = True) -> str:
 
     Without `records` the boundaries of each device are left out.
     """
-    lines = [*_wrapped(verdict.sentence, width), ""]
+    lines = [*wrapped(verdict.sentence, width), ""]
     if not verdict.healthy:
         meaning = f"{verdict.cause}: {cause_of(verdict.cause).meaning}"
         lines.append(f"boundary   {verdict.boundary}")
-        lines += _wrapped(meaning, width, first="cause      ", rest="           ")
+        lines += wrapped(meaning, width, first="cause      ", rest="           ")
     lines += [f"subject    {verdict.subject}", f"confidence {verdict.confidence}"]
     if verdict.next_step:
-        lines += _wrapped(verdict.next_step, width, first="next step  ", rest="           ")
+        lines += wrapped(verdict.next_step, width, first="next step  ", rest="           ")
     if not verdict.healthy:
         if verdict.command:
-            lines += _wrapped(verdict.command, width, first="look       ", rest="           ")
+            lines += wrapped(verdict.command, width, first="look       ", rest="           ")
         if verdict.confirm:
-            lines += _wrapped(verdict.confirm, width, first="confirmed  ", rest="           ")
+            lines += wrapped(verdict.confirm, width, first="confirmed  ", rest="           ")
     if verdict.evidence:
         lines += ["", "evidence"]
         for item in verdict.evidence:
-            lines += _wrapped(item.text, width, first="  - ", rest="    ")
+            lines += wrapped(item.text, width, first="  - ", rest="    ")
             if item.source:
-                lines += _wrapped(f"({item.source})", width, first="    ", rest="    ")
+                lines += wrapped(f"({item.source})", width, first="    ", rest="    ")
     if verdict.finding.rules_out:
         lines += ["", "ruled out"]
         for reason in verdict.finding.rules_out:
-            lines += _wrapped(reason, width, first="  - ", rest="    ")
+            lines += wrapped(reason, width, first="  - ", rest="    ")
     for defect, version in verdict.defects:
         words = f"{defect.component} {version}: {defect.symptom} {defect.advice} ({defect.reference})"
-        lines += ["", *_wrapped(words, width, first="known defect of ", rest="    ")]
+        lines += ["", *wrapped(words, width, first="known defect of ", rest="    ")]
     for record in verdict.records if records else ():
         lines += ["", *_record(record, width)]
     for problem in verdict.unread:
-        lines += _wrapped(problem, width, first="not read: ", rest="          ")
+        lines += wrapped(problem, width, first="not read: ", rest="          ")
     return "\n".join(lines) + "\n"
 
 
@@ -65,13 +65,14 @@ def _record(record: EvidenceRecord, width: int) -> list[str]:
         proof = record.boundaries[name]
         when = f"{proof.time}  " if proof.time else ""
         source = f" ({proof.source})" if proof.source else ""
-        lines += _wrapped(
+        lines += wrapped(
             f"{when}{proof.text}{source}", width, first=f"  {_MARKS[proof.state]} {name:11} ", rest=" " * 17
         )
     return lines
 
 
-def _wrapped(content: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
+def wrapped(content: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
+    """A text as lines of at most `width` characters, unless a word is longer; `first` and `rest` stand before them."""
     return textwrap.wrap(
         " ".join(content.split()),
         width,

@@ -7,11 +7,11 @@ verdict as its message, and one that the evidence cannot decide is an error, so 
 from __future__ import annotations
 
 import re
-import textwrap
 from typing import Any, Final
 from xml.sax.saxutils import escape, quoteattr
 
 from drakkar.diagnosis.causes import cause_of, page_of
+from drakkar.diagnosis.render import wrapped
 from drakkar.diagnosis.survey import Entry, Survey
 from drakkar.diagnosis.verdict import UNDECIDED, Verdict, place_of
 
@@ -37,11 +37,11 @@ def survey_text(found: Survey, *, width: int = WIDTH) -> str:
             lines += _line(entry, width)
         if not bad:
             for entry in entries[:_GOOD_SHOWN]:
-                lines += _wrapped(f"ok  {_named(entry)}: {entry.finding.sentence}", width, "    ")
+                lines += wrapped(f"ok  {_named(entry)}: {entry.finding.sentence}", width, rest="    ")
             if good > _GOOD_SHOWN:
                 lines.append(f"    and {good - _GOOD_SHOWN} more")
     for problem in found.unread:
-        lines += _wrapped(f"not read: {problem}", width, "  ")
+        lines += wrapped(f"not read: {problem}", width, rest="  ")
     return "\n".join(lines).lstrip("\n") + ("\n" if lines else "")
 
 
@@ -50,8 +50,8 @@ def _line(entry: Entry, width: int) -> list[str]:
     head = f"{'? ' if code == UNDECIDED else 'NO'}  {_named(entry)}: {entry.boundary}, {code}"
     about = "" if entry.finding.subject == entry.subject else f" (about {entry.finding.subject})"
     return [
-        *_wrapped(head + about, width, "    "),
-        *_wrapped(entry.finding.sentence, width, "    ", first="    "),
+        *wrapped(head + about, width, rest="    "),
+        *wrapped(entry.finding.sentence, width, first="    ", rest="    "),
     ]
 
 
@@ -162,14 +162,3 @@ def _printable(text: str) -> str:
 
 
 _NOT_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
-
-def _wrapped(content: str, width: int, rest: str, *, first: str = "") -> list[str]:
-    return textwrap.wrap(
-        " ".join(content.split()),
-        width,
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from drakkar.errors import DrakkarError
 from drakkar.evidence.records import pods_of_claim
 from drakkar.evidence.snapshot import Snapshot, name_of, namespace_of
-from drakkar.kube import resources
+from drakkar.evidence.targets import Target, TargetError
 
 __all__ = ["TargetError", "pods_of_target", "resolve_target"]
 
@@ -22,24 +21,6 @@ KINDS: Final = {
     "daemonset": "DaemonSet", "ds": "DaemonSet", "job": "Job", "jobs": "Job", "node": "Node", "nodes": "Node",
     "computedomain": "ComputeDomain", "cd": "ComputeDomain",
 }  # fmt: skip
-_CLUSTER_WIDE: Final = frozenset({"Node"})
-_RESOURCES: Final = {
-    kind.kind: kind.group_resource
-    for kind in (
-        resources.PODS,
-        resources.RESOURCE_CLAIMS,
-        resources.DEPLOYMENTS,
-        resources.REPLICA_SETS,
-        resources.STATEFUL_SETS,
-        resources.DAEMON_SETS,
-        resources.JOBS,
-        resources.NODES,
-    )
-}
-
-
-class TargetError(DrakkarError):
-    """A target that cannot be read or that the snapshot does not have."""
 
 
 def resolve_target(snapshot: Snapshot, target: str, namespace: str = "default") -> Object:
@@ -48,31 +29,8 @@ def resolve_target(snapshot: Snapshot, target: str, namespace: str = "default") 
     Raises:
         TargetError: as for :func:`explain`.
     """
-    word, _, rest = target.partition("/")
-    kind = KINDS.get(word.lower())
-    if kind is None or not rest:
-        raise TargetError(
-            f"{target!r} is no target",
-            reason="InvalidTarget",
-            expected="kind/name or kind/namespace/name, with kind pod, claim, deployment, statefulset, job or node",
-        )
-    space, slash, name = rest.rpartition("/")
-    space = "" if kind in _CLUSTER_WIDE else space if slash else namespace
-    found = snapshot.get(kind, name, space)
-    if found is None:
-        if problem := snapshot.why_unread(_RESOURCES.get(kind, kind)):
-            raise TargetError(f"cannot read {kind} {name}: {problem}", reason="Unread", subject=target)
-        elsewhere = sorted(namespace_of(obj) for obj in snapshot.all(kind) if name_of(obj) == name)
-        known = sorted(name_of(obj) for obj in snapshot.all(kind, space or None))
-        place = f" in namespace {space}" if space else ""
-        raise TargetError(
-            f"there is no {kind} {name}{place}",
-            reason="NotFound",
-            subject=target,
-            expected=f"one of {', '.join(known[:10])}" if known else "",
-            next_step=f"try {word}/{elsewhere[0]}/{name}" if elsewhere else "",
-        )
-    return found
+    expected = "kind/name or kind/namespace/name, with kind pod, claim, deployment, statefulset, job or node"
+    return Target.read(target, KINDS, namespace, expected=expected).of(snapshot)
 
 
 def pods_of_target(snapshot: Snapshot, obj: Object) -> list[Object]:

@@ -16,6 +16,7 @@ import msgspec
 
 from drakkar.allocation.shapes import Shape
 from drakkar.evidence.shapes import SHAPES, Other
+from drakkar.kube.paths import value_at
 from drakkar.kube.quantity import Quantity, QuantityError
 
 __all__ = ["Misshapen", "misshapen", "sound", "subject_of"]
@@ -62,7 +63,7 @@ def misshapen(obj: Mapping[str, Any]) -> Misshapen | None:
         steps = _steps(path.strip("`"))
         place = path.strip("`").removeprefix("$").removeprefix(".") or "the object"
         reason = "is no number or percentage" if "matching regex" in text else f"{text[:1].lower()}{text[1:]}"
-        return Misshapen(subject_of(obj), place, _shown(_at(obj, steps)), reason)
+        return Misshapen(subject_of(obj), place, _shown(value_at(obj, steps)), reason)
     except (UnicodeError, TypeError, OverflowError):
         return Misshapen(subject_of(obj), "the object", "", "holds text that is no Unicode, or what JSON does not have")
     except RecursionError:
@@ -173,15 +174,6 @@ _LONGEST: Final = 40
 
 def _steps(path: str) -> list[str | int]:
     return [match[1] if match[1] is not None else int(match[2]) for match in _STEP.finditer(path.removeprefix("$"))]
-
-
-def _at(value: Any, steps: Iterable[str | int]) -> Any:
-    for step in steps:
-        if isinstance(step, int):
-            value = value[step] if isinstance(value, list) and step < len(value) else None
-        else:
-            value = value.get(step) if isinstance(value, dict) else None
-    return value
 
 
 def _shown(value: Any) -> str:

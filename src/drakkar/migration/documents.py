@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from drakkar.errors import DrakkarError
 from drakkar.kube import yamltext
+from drakkar.kube.paths import value_at
 from drakkar.migration.findings import Finding, codes, render_path
 
 __all__ = [
@@ -27,7 +28,6 @@ __all__ = [
     "read_bytes",
     "read_file",
     "read_folder",
-    "value_at",
 ]
 
 Steps = tuple[str | int, ...]
@@ -35,16 +35,6 @@ Steps = tuple[str | int, ...]
 
 MAX_BYTES: Final = 16 << 20
 _IGNORED: Final = re.compile(r"drakkar:\s*ignore\[([\w, -]+)\]\s*(\S.*)?$")
-
-
-def value_at(value: Any, steps: Iterable[str | int]) -> Any:
-    """What stands at a path, None if anything on the way is missing or of another shape."""
-    for step in steps:
-        if isinstance(step, int):
-            value = value[step] if isinstance(value, list) and step < len(value) else None
-        else:
-            value = value.get(step) if isinstance(value, dict) else None
-    return value
 
 
 def items_at(value: Any, *steps: str | int) -> list[Any]:

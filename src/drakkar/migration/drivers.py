@@ -14,8 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
+from drakkar.kube.paths import value_at
 from drakkar.migration.context import release
-from drakkar.migration.documents import items_at, value_at
+from drakkar.migration.documents import items_at
 
 __all__ = ["STANDARD", "DeviceKind", "Driver", "driver_of_class", "drivers", "kinds_of_class", "kinds_of_selectors"]
 

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from drakkar.errors import DrakkarError
+from drakkar.kube.paths import value_at
 from drakkar.migration.context import Context, kubernetes
-from drakkar.migration.documents import Csv, Document, Steps, read_bytes, value_at
+from drakkar.migration.documents import Csv, Document, Steps, read_bytes
 from drakkar.migration.findings import Finding
 from drakkar.migration.lint import lint
 from drakkar.migration.rewriting.rewrite import rewrite_file

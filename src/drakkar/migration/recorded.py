@@ -12,8 +12,9 @@ from functools import lru_cache
 from typing import Any
 
 from drakkar.cel import CelError, DeviceValue, Program, device_environment
+from drakkar.kube.paths import value_at
 from drakkar.migration.claims import Request
-from drakkar.migration.documents import items_at, value_at
+from drakkar.migration.documents import items_at
 from drakkar.migration.review import Review
 
 __all__ = ["RecordedDevice", "devices_of", "matching", "nodes_of"]

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from drakkar.kube.paths import value_at
 from drakkar.migration.charts import Values, values_of
 from drakkar.migration.claims import Claim, claim_of
 from drakkar.migration.components import Component, components_of
 from drakkar.migration.context import Context, kubernetes
-from drakkar.migration.documents import Csv, Document, Source, Toml, value_at
+from drakkar.migration.documents import Csv, Document, Source, Toml
 from drakkar.migration.drivers import DeviceKind, driver_of_class, kinds_of_class, kinds_of_selectors
 from drakkar.migration.pods import PodClaim, PodTemplate, pod_templates
 

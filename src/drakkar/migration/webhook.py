@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from drakkar.errors import DrakkarError
+from drakkar.kube.paths import value_at
 from drakkar.migration.context import Context
-from drakkar.migration.documents import read_bytes, value_at
+from drakkar.migration.documents import read_bytes
 from drakkar.migration.findings import SEVERITIES, Finding
 from drakkar.migration.lint import lint_range
 

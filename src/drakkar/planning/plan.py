@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from drakkar.errors import DrakkarError
 from drakkar.evidence.snapshot import Manifest, Snapshot, name_of, namespace_of
+from drakkar.evidence.targets import Target
 from drakkar.kube.quantity import Quantity
 from drakkar.planning.capacity import Capacity, capacity_of
 from drakkar.planning.cluster import PlannedCluster
@@ -153,35 +154,17 @@ def scene_of(
 def workload_of(scene: Scene, target: str, namespace: str) -> Object:
     """The workload that a ``kind/[namespace/]name`` means: of the manifests, or as it is in the cluster.
 
-    Raises `DrakkarError` if neither has it.
+    Raises `TargetError` if neither has it.
     """
-    word, _, rest = target.partition("/")
-    kind = _WORDS.get(word.lower())
-    if kind is None or not rest:
-        raise DrakkarError(
-            f"{target!r} names no workload",
-            reason="InvalidTarget",
-            subject=target,
-            expected="deployment/NAME, statefulset/NAME or daemonset/NAME",
-        )
-    space, slash, name = rest.rpartition("/")
-    space = space if slash else namespace
+    wanted = Target.read(
+        target, _WORDS, namespace, problem="names no workload",
+        expected="deployment/NAME, statefulset/NAME or daemonset/NAME",
+    )  # fmt: skip
     for manifest in scene.manifests:
         obj = manifest.object
-        if (obj["kind"], namespace_of(obj), name_of(obj)) == (kind, space, name):
+        if (obj["kind"], namespace_of(obj), name_of(obj)) == (wanted.kind, wanted.namespace, wanted.name):
             return obj
-    found = scene.cluster.snapshot.get(kind, name, space)
-    if found is None:
-        known = sorted(name_of(obj) for obj in scene.cluster.snapshot.all(kind, space))
-        elsewhere = sorted(namespace_of(obj) for obj in scene.cluster.snapshot.all(kind) if name_of(obj) == name)
-        raise DrakkarError(
-            f"there is no {kind} {name} in namespace {space}",
-            reason="NotFound",
-            subject=target,
-            expected=f"one of {', '.join(known[:10])}" if known else "",
-            next_step=f"try {word}/{elsewhere[0]}/{name}" if elsewhere else "",
-        )
-    return found
+    return wanted.of(scene.cluster.snapshot)
 
 
 _WORDS: Final = {

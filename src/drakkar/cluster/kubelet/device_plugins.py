@@ -50,8 +50,6 @@ class _Endpoint:
 
     socket: Path
     devices: dict[str, bool] = field(default_factory=dict)
-    numa: dict[str, int] = field(default_factory=dict)
-    listed: bool = False
     prefers: bool = False
     prestart: bool = False
     gone_at: float | None = None
@@ -376,8 +374,6 @@ class DevicePlugins:
                 )
                 async for response in watch(api.watch.request()):
                     endpoint.devices = {one.ID: one.health == "Healthy" for one in response.devices}
-                    endpoint.numa = {one.ID: one.topology.nodes[0].ID for one in response.devices if one.topology.nodes}
-                    endpoint.listed = True
                     self._changed()
         except grpc.aio.AioRpcError as error:
             _log.info("device plugin %s: %s", resource, error.details())

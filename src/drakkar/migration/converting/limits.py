@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from drakkar.kube import yamltext
+from drakkar.kube.paths import value_at
 from drakkar.migration.converting.devices import DOMAIN, PREFIX, device_class, device_type, profile_class, profile_of
 from drakkar.migration.converting.placement import drop_empty
 from drakkar.migration.converting.work import Object, Work
-from drakkar.migration.documents import Document, Steps, items_at, value_at
+from drakkar.migration.documents import Document, Steps, items_at
 
 __all__ = ["convert_limit_range", "convert_queue", "convert_quota", "kueue_mappings", "limited_profiles"]
 

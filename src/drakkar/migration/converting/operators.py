@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from drakkar.kube.paths import value_at
 from drakkar.migration.converting.work import Object, Work
 from drakkar.migration.converting.workloads import PodPlace
-from drakkar.migration.documents import Steps, value_at
+from drakkar.migration.documents import Steps
 
 __all__ = ["after_pod", "before_object"]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from drakkar.errors import DrakkarError
+from drakkar.kube.paths import value_at
 from drakkar.migration.context import release
 from drakkar.migration.converting.devices import PREFIX, device_type
 from drakkar.migration.converting.limits import (
@@ -27,7 +28,7 @@ from drakkar.migration.converting.pods import convert_pod, devices_in
 from drakkar.migration.converting.trainer import namespaces_of_runtime, prepare_train_jobs
 from drakkar.migration.converting.work import VERDICTS, Note, Recorded, Settings, Work
 from drakkar.migration.converting.workloads import cluster_scoped, known_kind, pod_places
-from drakkar.migration.documents import Document, Source, Steps, value_at
+from drakkar.migration.documents import Document, Source, Steps
 from drakkar.migration.pods import pod_templates
 
 __all__ = ["ObjectPlan", "Plan", "make_plan"]

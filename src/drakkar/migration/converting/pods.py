@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Final
 
+from drakkar.kube.paths import value_at
 from drakkar.migration.converting.devices import (
     PREFIX,
     DeviceType,
@@ -24,7 +25,7 @@ from drakkar.migration.converting.devices import (
 from drakkar.migration.converting.placement import device_conditions, drop_empty, single_profile
 from drakkar.migration.converting.work import Object, Work
 from drakkar.migration.converting.workloads import PodPlace
-from drakkar.migration.documents import Steps, items_at, value_at
+from drakkar.migration.documents import Steps, items_at
 
 __all__ = ["convert_pod", "devices_in"]
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from drakkar.kube.paths import value_at
 from drakkar.migration.converting.devices import PREFIX, asked
 from drakkar.migration.converting.placement import drop_empty
 from drakkar.migration.converting.work import Object, Work
 from drakkar.migration.converting.workloads import pod_places
-from drakkar.migration.documents import Steps, value_at
+from drakkar.migration.documents import Steps
 
 __all__ = ["namespaces_of_runtime", "prepare_train_jobs"]
 

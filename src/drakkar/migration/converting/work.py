@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from drakkar.migration.documents import Document, Steps, items_at, value_at
+from drakkar.kube.paths import value_at
+from drakkar.migration.documents import Document, Steps, items_at
 from drakkar.migration.findings import render_path
 
 __all__ = ["VERDICTS", "Note", "Recorded", "Settings", "Work"]

@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from drakkar.migration.documents import Steps, value_at
+from drakkar.kube.paths import value_at
+from drakkar.migration.documents import Steps
 
 __all__ = ["PodPlace", "cluster_scoped", "known_kind", "pod_places"]
 

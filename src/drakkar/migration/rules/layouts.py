@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from drakkar.kube.paths import value_at
 from drakkar.migration.charts import Values
 from drakkar.migration.context import release
-from drakkar.migration.documents import items_at, value_at
+from drakkar.migration.documents import items_at
 from drakkar.migration.findings import Finding
 from drakkar.migration.review import Review
 from drakkar.migration.rules import rule

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from drakkar.migration.documents import Toml, value_at
+from drakkar.kube.paths import value_at
+from drakkar.migration.documents import Toml
 from drakkar.migration.findings import Finding
 from drakkar.migration.review import Review
 from drakkar.migration.rules import rule

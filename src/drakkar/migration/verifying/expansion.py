@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from drakkar.kube.paths import value_at
 from drakkar.migration.converting.workloads import known_kind, pod_places
-from drakkar.migration.documents import Document, value_at
+from drakkar.migration.documents import Document
 from drakkar.migration.verifying.fleets import Demand
 
 __all__ = ["Form", "Template", "form_of"]

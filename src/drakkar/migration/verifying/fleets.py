@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from drakkar.errors import DrakkarError
+from drakkar.kube.paths import value_at
 from drakkar.migration.converting.devices import DOMAIN, PREFIX, device_type, profile_of
 from drakkar.migration.converting.labels import product_of
-from drakkar.migration.documents import items_at, value_at
+from drakkar.migration.documents import items_at
 from drakkar.scheduling.node_affinity import NodeAffinity
 
 __all__ = ["Demand", "FleetNode", "fleet_for", "recorded_fleet"]

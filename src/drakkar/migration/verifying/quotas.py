@@ -11,9 +11,9 @@ from typing import Any, Final
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.client import Client
 from drakkar.kube.clock import Clock
+from drakkar.kube.paths import value_at
 from drakkar.kube.resources import NAMESPACES, PODS, RESOURCE_CLAIMS, RESOURCE_QUOTAS, SERVICE_ACCOUNTS
 from drakkar.migration.converting.devices import DOMAIN, device_type, profile_class
-from drakkar.migration.documents import value_at
 from drakkar.migration.verifying.expansion import Form
 
 __all__ = ["quota_checks"]

@@ -10,6 +10,7 @@ from typing import Any, Final
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.client import Client
 from drakkar.kube.clock import Clock, SystemClock
+from drakkar.kube.paths import value_at
 from drakkar.kube.resources import (
     DEVICE_CLASSES,
     NAMESPACES,
@@ -22,7 +23,7 @@ from drakkar.kube.resources import (
     Resource,
     by_name,
 )
-from drakkar.migration.documents import Document, value_at
+from drakkar.migration.documents import Document
 from drakkar.migration.verifying.expansion import Form, Template, form_of
 from drakkar.migration.verifying.fleets import FleetNode, fleet_for, recorded_fleet
 from drakkar.migration.verifying.quotas import quota_checks
