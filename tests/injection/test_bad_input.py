@@ -118,3 +118,14 @@ def test_an_error_with_control_characters_is_still_one_line() -> None:
         CdiSpec.parse('cdiVersion: "1\\n\\u2028"\nkind: a.b/c\n')
     assert len(str(raised.value).splitlines()) == 1
     json.dumps(raised.value.to_dict())
+
+
+@pytest.mark.parametrize(
+    "key", ['"name"\n:', '"name"\r\n\t :', '"name"' + " " * 1100 + ":", '"' + "k" * 1100 + '":'], ids=repr
+)
+def test_json_whose_colon_is_far_from_its_key_is_no_yaml(key: str) -> None:
+    """JSON allows it, and Go reads these files as YAML, where key and colon are near each other on one line."""
+    good = '{"cdiVersion":"0.6.0","kind":"a.com/b","devices":[{"name":"x","containerEdits":{"env":["A=B"]}}]}'
+    assert CdiSpec.parse(good).kind == "a.com/b"
+    with pytest.raises(CdiError, match="x.yaml: line [12], column [0-9]+: not valid YAML"):
+        CdiSpec.parse(good.replace('"name":', key), file="x.yaml")
