@@ -21,6 +21,7 @@ from drakkar.cluster.runtimes.runtime import Runtime
 from drakkar.drivers.catalog import Family, NodeDriver, NodePlaces
 from drakkar.files import replace_file
 from drakkar.hardware.machine import Machine
+from drakkar.kube.chance import Chance
 from drakkar.kube.client import Client
 from drakkar.kube.clock import Clock, ShiftedClock
 from drakkar.kube.events import EventRecorder
@@ -42,7 +43,9 @@ class EmbeddedNode:
         client_for: Callable[..., Client],
         pods: Informer,
         clock: Clock,
+        chance: Chance | None = None,
     ) -> None:
+        self._chance = chance or Chance()
         self.request, self.name, self.model = request, request.name, request.model
         self._family, self._runtime, self._pods = family, runtime, pods
         self.clock = ShiftedClock(clock)  # a machine's clock may be wrong on its own
@@ -139,6 +142,7 @@ class EmbeddedNode:
             pods=self._pods,
             clock=self.clock,
             recorder=self._recorder,
+            chance=self._chance,
         )
         await self.kubelet.start()
 

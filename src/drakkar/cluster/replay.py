@@ -10,7 +10,6 @@ takes an object that is missing for one that was deleted.
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -98,7 +97,8 @@ def _store(server: ApiServer, row: ApiResource, obj: Object, born: str) -> str:
         metadata["namespace"] = metadata.get("namespace") or "default"
     else:
         metadata.pop("namespace", None)
-    metadata.setdefault("uid", str(uuid.uuid4()))
+    if "uid" not in metadata:
+        metadata["uid"] = server.chance.uid(row.collection, metadata.get("namespace", ""), str(metadata.get("name")))
     if not metadata.get("creationTimestamp"):
         metadata["creationTimestamp"] = born
     shaped = behaviour(row).shape({**obj, "metadata": metadata}, "Ignore").object

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import time
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import asyncio  # loaded by those who sleep: commands that only read times do without
@@ -53,6 +53,11 @@ class ShiftedClock:
         self._clock = clock
         self.offset = timedelta()
 
+    @property
+    def base(self) -> Clock:
+        """The clock that is right."""
+        return self._clock
+
     def jump(self, seconds: float) -> None:
         """Set it forward, or back where `seconds` is negative."""
         self.offset += timedelta(seconds=seconds)
@@ -65,6 +70,18 @@ class ShiftedClock:
 
     async def sleep(self, seconds: float) -> None:
         await self._clock.sleep(seconds)
+
+
+async def wait_for(clock: Clock, future: asyncio.Future[Any], seconds: float) -> bool:
+    """Whether `future` is done within `seconds`; it is neither awaited for its result nor cancelled."""
+    import asyncio
+
+    timer = asyncio.ensure_future(clock.sleep(seconds))
+    try:
+        await asyncio.wait((future, timer), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        timer.cancel()
+    return future.done()
 
 
 class FakeClock:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import zlib
 from collections import OrderedDict
 from typing import Any
 
@@ -40,6 +41,7 @@ class EventRecorder:
         self._queue: asyncio.Queue[tuple[tuple[str, ...], dict[str, Any]]] = asyncio.Queue(_QUEUE)
         self._known: OrderedDict[tuple[str, ...], tuple[str, int, float]] = OrderedDict()
         self._serial = 0
+        self._mark = f"{zlib.crc32(f'{component}/{host}'.encode()) & 0xFFFF:04x}"
         self._task: asyncio.Task[None] | None = None
 
     def record(
@@ -136,7 +138,8 @@ class EventRecorder:
                 self._remember(key, name, count + 1, since)
                 return
         self._serial += 1
-        unique = f"{int(self._clock.now().timestamp() * 1e6):x}{self._serial:04x}"
+        # Recorders count each for itself, and at one instant of simulated time many of them write about one object.
+        unique = f"{int(self._clock.now().timestamp() * 1e6):x}{self._mark}{self._serial:04x}"
         event["metadata"]["name"] = f"{event['involvedObject']['name']}.{unique}"
         if self._series:
             event |= {"eventTime": rfc3339_micro(self._clock.now())}

@@ -115,11 +115,15 @@ class Quantity:
 
     def add(self, other: Quantity) -> Quantity:
         """The exact sum, in this quantity's format (the other's if this one is zero)."""
-        return self._plus(other, other.unscaled)
+        return self._plus(other, other.unscaled, other.unscaled)
 
     def sub(self, other: Quantity) -> Quantity:
-        """The exact difference, in this quantity's format (the other's if this one is zero)."""
-        return self._plus(other, -other.unscaled)
+        """The exact difference, in this quantity's format (the other's if this one is zero).
+
+        But for one: upstream negates compact numbers within 64 bits, where the least one stays as it is.
+        """
+        wrapped = other.unscaled if other.unscaled == _INT64_MIN else -other.unscaled
+        return self._plus(other, wrapped, -other.unscaled)
 
     def value(self) -> int:
         """The number rounded up (away from zero) to an integer, within 64 bits as upstream's Value()."""
@@ -198,20 +202,22 @@ class Quantity:
     def __bool__(self) -> bool:
         return self.unscaled != 0
 
-    def _plus(self, other: Quantity, addend: int) -> Quantity:
+    def _plus(self, other: Quantity, addend: int, exact: int) -> Quantity:
+        """The sum with `addend` if 64 bits suffice all the way, else with `exact` and arbitrary precision."""
         format = self.format if self.unscaled else other.format
-        if self.compact and other.compact:
-            if not addend:
-                return Quantity(self.unscaled, self.scale, format)
-            if not self.unscaled:
-                return Quantity(addend, other.scale, format)
+        compact = self.compact and other.compact
+        if compact and not addend:
+            return Quantity(self.unscaled, self.scale, format)
+        if compact and not self.unscaled:
+            return Quantity(addend, other.scale, format)
         common = min(self.scale, other.scale)
         _check_expansion(max(self.scale, other.scale) - common)
         left = self.unscaled * _ten_to(self.scale - common)
-        right = addend * _ten_to(other.scale - common)
-        total = left + right
-        compact = self.compact and other.compact and _fits(left) and _fits(right) and _fits(total)
-        return Quantity(total, common, format, compact=compact)
+        factor = _ten_to(other.scale - common)
+        right = addend * factor
+        if compact and _fits(left) and _fits(right) and _fits(left + right):
+            return Quantity(left + right, common, format)
+        return Quantity(left + exact * factor, common, format, compact=False)
 
     def _small(self) -> bool:
         return Quantity(abs(self.unscaled), self.scale).compare(Quantity(1024)) < 0

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from drakkar.errors import DrakkarError
 from drakkar.kube.clock import Clock, SystemClock
-from drakkar.preparation import services, stubs
+from drakkar.kube.simulated import hold, simulated
+from drakkar.preparation import loopback, services, stubs
 from drakkar.preparation.values import PluginHandler
 
 if TYPE_CHECKING:
@@ -76,8 +77,8 @@ class PluginServer:
         await refuse_second(self.endpoint, self.driver_name)
         handlers = [services.dra(version, self._handler, self._lock) for version in stubs.DRA_VERSIONS]
         if self._health:
-            handlers += [services.health(version, self._handler) for version in stubs.HEALTH_VERSIONS]
-        self._service = await _serve(self.endpoint, handlers)
+            handlers += [services.health(version, self._handler, self._clock) for version in stubs.HEALTH_VERSIONS]
+        self._service = await self._serve(self.endpoint, handlers)
         await self._register()
         self._watcher = asyncio.create_task(self._watch_registry(), name=f"registry of {self.driver_name}")
 
@@ -88,9 +89,9 @@ class PluginServer:
             await asyncio.gather(self._watcher, return_exceptions=True)
         if self._registration is not None:
             self.registration_socket.unlink(missing_ok=True)
-            await self._registration.stop(None)
+            await self._end(self._registration, self.registration_socket)
         if self._service is not None:
-            await self._service.stop(_GRACE_SECONDS)
+            await self._end(self._service, self.endpoint, _GRACE_SECONDS)
             self.endpoint.unlink(missing_ok=True)
 
     async def kill(self) -> None:
@@ -100,7 +101,7 @@ class PluginServer:
             await asyncio.gather(self._watcher, return_exceptions=True)
         for server, path in ((self._registration, self.registration_socket), (self._service, self.endpoint)):
             if server is not None:
-                await server.stop(None)
+                await self._end(server, path)
                 _leave_dead_socket(path)
 
     def alone(self) -> AbstractAsyncContextManager[None]:
@@ -114,10 +115,23 @@ class PluginServer:
             versions += [f"{version}.DRAResourceHealth" for version in stubs.HEALTH_VERSIONS]
         return versions
 
+    async def _serve(self, path: Path, handlers: list[Any]) -> grpc.aio.Server:
+        if simulated(self._clock) is not None:
+            loopback.offer(path, handlers)
+        with hold(self._clock):
+            return await _serve(path, handlers)
+
+    async def _end(self, server: grpc.aio.Server, path: Path, grace: float | None = None) -> None:
+        await loopback.withdraw(path, graceful=grace is not None)
+        with hold(self._clock):
+            await server.stop(grace)
+
     async def _register(self) -> None:
         self.registered.clear()
         self.registration_socket.unlink(missing_ok=True)
-        self._registration = await _serve(self.registration_socket, [services.registration(self._info, self._notified)])
+        self._registration = await self._serve(
+            self.registration_socket, [services.registration(self._info, self._notified)]
+        )
         self._inode = self.registration_socket.stat().st_ino
 
     def _info(self) -> dict[str, Any]:
@@ -146,7 +160,7 @@ class PluginServer:
                 _log.warning("the registration socket of %s vanished; registering again", self.driver_name)
                 try:
                     if self._registration is not None:
-                        await self._registration.stop(None)
+                        await self._end(self._registration, self.registration_socket)
                     self.registration_socket.parent.mkdir(parents=True, exist_ok=True)
                     await self._register()
                 except (OSError, PluginError) as error:

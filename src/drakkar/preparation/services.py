@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from drakkar.errors import DrakkarError
+from drakkar.kube.clock import Clock, wait_for
 from drakkar.preparation import stubs
 from drakkar.preparation.values import ClaimRef, ClaimUID, DeviceHealth, PluginHandler, PrepareResult
 
@@ -81,7 +82,7 @@ def dra(version: str, handler: PluginHandler, lock: InstanceLock) -> Any:
     return _handlers(api.service, {api.prepare: prepare, api.unprepare: unprepare})
 
 
-def health(version: str, handler: PluginHandler) -> Any:
+def health(version: str, handler: PluginHandler, clock: Clock) -> Any:
     """The health stream: the whole list at every change, and again before kubelet takes silence for Unknown."""
     api = stubs.health(version)
 
@@ -91,8 +92,7 @@ def health(version: str, handler: PluginHandler) -> Any:
         last: list[DeviceHealth] | None = None
         try:
             while True:
-                done, _ = await asyncio.wait({upcoming}, timeout=_RESEND_SECONDS)
-                if done:
+                if await wait_for(clock, upcoming, _RESEND_SECONDS):
                     try:
                         last = upcoming.result()
                     except StopAsyncIteration:

@@ -220,6 +220,7 @@ def _prepared(demand: ClaimDemand, claims: list[Object], devices: DeviceState, l
         features=_FEATURES,
         deadline=limit.deadline if limit else None,
         now=limit.now if limit else None,
+        share_id=devices.share_id,
     )
     if len(claims) == len(demand.open):
         demand.asked = asked

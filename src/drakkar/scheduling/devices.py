@@ -7,7 +7,7 @@ so that no device is handed out twice however fast pods come.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from drakkar.allocation.state import ClusterState
@@ -22,9 +22,13 @@ PoolKey = tuple[str, str]
 
 
 class DeviceState:
-    """Feeds `drakkar.allocation` from informers; tells `view` which nodes must be judged again."""
+    """Feeds `drakkar.allocation` from informers; tells `view` which nodes must be judged again.
 
-    def __init__(self, view: ClusterView) -> None:
+    `share_id` makes the IDs of devices that are given out in shares; random ones by default.
+    """
+
+    def __init__(self, view: ClusterView, *, share_id: Callable[[], str] | None = None) -> None:
+        self.share_id = share_id
         self.state = ClusterState()
         self.class_names = ClassNames(())
         self._view = view

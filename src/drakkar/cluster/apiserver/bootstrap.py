@@ -6,7 +6,6 @@ requests to itself. What is there already (a durable store) stays as it is.
 
 from __future__ import annotations
 
-import uuid
 from datetime import datetime
 from importlib import resources
 from typing import Any, Final
@@ -14,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from drakkar.cluster.store import Store
+from drakkar.kube.chance import Chance
 from drakkar.kube.clock import rfc3339
 
 Value = dict[str, Any]
@@ -22,24 +22,24 @@ NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 SERVICE_ADDRESS: Final = "10.96.0.1"
 
 
-def bootstrap(store: Store, now: datetime) -> None:
+def bootstrap(store: Store, now: datetime, chance: Chance) -> None:
     """Create what is missing."""
     born = rfc3339(now)
     for name in NAMESPACES:
-        _ensure(store, "namespaces", _namespace(name), born)
+        _ensure(store, "namespaces", _namespace(name), born, chance)
     data = msgspec.json.decode(resources.files(__package__).joinpath("data/bootstrap.json").read_bytes())
     for collection, objects in data.items():
         for obj in objects:
-            _ensure(store, collection, obj, born)
-    _ensure(store, "services", _kubernetes_service(), born)
+            _ensure(store, collection, obj, born, chance)
+    _ensure(store, "services", _kubernetes_service(), born, chance)
 
 
-def _ensure(store: Store, collection: str, obj: Value, born: str) -> None:
+def _ensure(store: Store, collection: str, obj: Value, born: str, chance: Chance) -> None:
     metadata = obj["metadata"]
     namespace, name = metadata.get("namespace", ""), metadata["name"]
     key = f"{namespace}/{name}" if namespace else name
     if store.collection(collection).get(key) is None:
-        full = {**metadata, "uid": str(uuid.uuid4()), "creationTimestamp": born}
+        full = {**metadata, "uid": chance.uid(collection, key), "creationTimestamp": born}
         store.create(collection, key, {**obj, "metadata": full})
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
@@ -32,6 +31,7 @@ from drakkar.cluster.apiserver.verbs import creating, deleting, reading, updatin
 from drakkar.cluster.machinery.strictness import DecodeError
 from drakkar.cluster.store import LogError, Store
 from drakkar.cluster.streams import NodeStreams
+from drakkar.kube.chance import Chance
 from drakkar.kube.clock import Clock, SystemClock
 from drakkar.kube.transport import ApiRequest, ApiResponse
 
@@ -65,6 +65,7 @@ _SUBRESOURCES: Final[dict[str, dict[str, Handler]]] = {
 
 
 BREATH_SECONDS: Final = 0.005
+BREATH_REQUESTS: Final = 64
 DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 
 
@@ -77,11 +78,13 @@ class ApiServer:
         *,
         clock: Clock | None = None,
         tokens: Tokens | None = None,
+        chance: Chance | None = None,
         resource_betas: bool = False,
         address: str = "127.0.0.1:6443",
     ) -> None:
         self.store = store
         self.clock: Clock = clock or SystemClock()
+        self.chance = chance or Chance()
         self.registry = Registry(resource_betas=resource_betas)
         self.authorizer = Authorizer(store)
         self.tokens = tokens or Tokens()
@@ -94,17 +97,19 @@ class ApiServer:
         self.requests: Counter[tuple[str, str, int]] = Counter()
         self._nodes: dict[str, NodeStreams] = {}
         self._breathed = 0.0
-        bootstrap(store, self.clock.now())
+        self._since_breath = 0
+        bootstrap(store, self.clock.now(), self.chance)
         store.open()
         self._watch_definitions()
 
     async def breathe(self) -> None:
         """Let others run if nobody else did for a while. A client in the process never waits for a network, and one
         that writes a thousand objects in a row would keep watchers and connections from being served."""
-        now = time.monotonic()
-        if now - self._breathed > BREATH_SECONDS:
+        # Simulated time stands still meanwhile, and would not be the same twice if real time decided: requests count.
+        self._since_breath += 1
+        if self._since_breath > BREATH_REQUESTS or self.clock.monotonic() - self._breathed > BREATH_SECONDS:
             await asyncio.sleep(0)
-            self._breathed = time.monotonic()
+            self._breathed, self._since_breath = self.clock.monotonic(), 0
 
     def connect_node(self, name: str, streams: NodeStreams) -> None:
         """Reach logs and exec of the pods on a node through `streams`."""
@@ -122,6 +127,7 @@ class ApiServer:
         self.closing = True
         for collection in self.store.collections.values():
             collection.wake_all()
+        await self.admission.close()
         await self.store.close()
 
     async def handle(self, request: ApiRequest, user: User | None = None) -> ApiResponse:

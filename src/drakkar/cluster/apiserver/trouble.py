@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 
 from drakkar.kube.clock import Clock
@@ -20,5 +19,5 @@ class Trouble:
     async def meet(self, clock: Clock) -> bool:
         """Waits as long as a request has to; False if it is refused."""
         if self.delay:
-            await asyncio.sleep(self.delay)
+            await clock.sleep(self.delay)
         return clock.monotonic() >= self.refuse_until

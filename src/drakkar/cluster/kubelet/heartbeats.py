@@ -16,7 +16,7 @@ from typing import Any, Final
 from drakkar.cluster.kubelet.node import Description, node_metadata, node_status
 from drakkar.errors import DrakkarError
 from drakkar.kube.client import ApiError, Client
-from drakkar.kube.clock import Clock, rfc3339, rfc3339_micro
+from drakkar.kube.clock import Clock, ShiftedClock, rfc3339, rfc3339_micro
 from drakkar.kube.resources import LEASES, NODES
 from drakkar.scheduling.requests import is_extended
 
@@ -197,7 +197,9 @@ class Rounds:
 
 
 def rounds_of(clock: Clock) -> Rounds:
-    """The rounds that everybody with this clock shares."""
+    """The rounds that everybody with this clock shares, wrong as some may be about the time of day."""
+    while isinstance(clock, ShiftedClock):
+        clock = clock.base
     found = _rounds.get(clock)
     if found is None:
         found = _rounds[clock] = Rounds(clock)

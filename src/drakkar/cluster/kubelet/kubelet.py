@@ -32,6 +32,7 @@ from drakkar.cluster.kubelet.resource_health import ResourceHealth
 from drakkar.cluster.kubelet.statuses import TERMINAL
 from drakkar.cluster.runtimes.runtime import Runtime, summary
 from drakkar.errors import DrakkarError
+from drakkar.kube.chance import Chance
 from drakkar.kube.client import Client
 from drakkar.kube.clock import Clock, SystemClock
 from drakkar.kube.events import EventRecorder
@@ -48,7 +49,7 @@ class Kubelet:
     `root` becomes its `/var/lib/kubelet`: drivers put their sockets into `plugins_registry` and `plugins`. `runtime`
     may be shared by many kubelets and is opened and closed by its owner; `pods` is an informer on all pods that they
     may share as well (without it the kubelet watches the pods of its node). `address` is what the Node reports,
-    `taints` are those it registers with.
+    `taints` are those it registers with; `chance` makes the ids of containers and what is added to waits.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Kubelet:
         pods: Informer | None = None,
         address: str = "",
         taints: Sequence[Mapping[str, str]] = (),
+        chance: Chance | None = None,
     ) -> None:
         self.name = name
         self.root = root
@@ -100,6 +102,7 @@ class Kubelet:
             logs=state / "logs",
             address=self.address,
             cdi_dirs=tuple(cdi_dirs),
+            chance=chance or Chance(),
         )
         self.streams = KubeletStreams(self._node, self._find)
         self._registration = NodeRegistration(

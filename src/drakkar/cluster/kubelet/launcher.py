@@ -7,7 +7,6 @@ or a run that ended with StartError and exit code 128, as containerd reports it)
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +22,7 @@ from drakkar.cluster.kubelet.volumes import PodVolumes, TokenSource
 from drakkar.cluster.runtimes.images import normalised
 from drakkar.cluster.runtimes.runtime import ContainerError, ContainerRequest, Exit, Limits, Mount, Runtime, User
 from drakkar.errors import DrakkarError
+from drakkar.kube.chance import Chance
 from drakkar.kube.client import Client
 from drakkar.kube.clock import Clock
 from drakkar.kube.quantity import Quantity
@@ -62,6 +62,7 @@ class Node:
     logs: Path
     address: str
     cdi_dirs: Sequence[Path] = ()
+    chance: Chance = field(default_factory=Chance)
     allocatable: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -176,7 +177,7 @@ async def _request(
     mounts = volumes.mounts(spec, expanded) + _own_mounts(node, pod, spec, hostname)
     mounts += [Mount(Path(host), container, read_only=only) for host, container, only in handouts.mounts]
     return ContainerRequest(
-        id=uuid.uuid4().hex + uuid.uuid4().hex,
+        id=_container_id(node, podspec.uid(pod), name),
         name=name,
         image=spec["image"],
         log=log_path(node.logs, pod, name, restart),
@@ -203,6 +204,8 @@ async def _request(
         stdin=bool(spec.get("stdin")),
         stdin_once=bool(spec.get("stdinOnce")),
         tty=bool(spec.get("tty")),
+        pod_labels=metadata.get("labels") or {},
+        pod_annotations=metadata.get("annotations") or {},
         annotations={
             **handouts.annotations,
             NODE_NAME: node.name,
@@ -213,6 +216,11 @@ async def _request(
             RESTART_COUNT: str(restart),
         },
     )
+
+
+def _container_id(node: Node, pod: str, container: str) -> str:
+    """64 hexadecimal digits, as containerd makes them."""
+    return "".join(node.chance.uid("container", pod, container).replace("-", "") for _ in range(2))
 
 
 def _own_mounts(node: Node, pod: Pod, spec: Spec, hostname: str) -> list[Mount]:

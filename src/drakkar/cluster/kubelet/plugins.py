@@ -14,17 +14,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from drakkar.cluster.kubelet.directory_watch import watch_directory
 from drakkar.errors import DrakkarError
 from drakkar.kube.clock import Clock
-from drakkar.preparation import stubs
-
-if TYPE_CHECKING:
-    import grpc.aio
+from drakkar.kube.simulated import hold, simulated
+from drakkar.preparation import loopback, stubs
 
 CALL_TIMEOUT: Final = 45.0
 WIPE_DELAY: Final = 30.0
@@ -48,16 +46,15 @@ class PluginError(DrakkarError):
 class Plugin:
     """One registered instance of a driver."""
 
-    def __init__(self, driver: str, endpoint: str, versions: list[str], order: int) -> None:
-        import grpc.aio  # 10 MB that a cluster without drivers does not need
-
+    def __init__(self, driver: str, endpoint: str, versions: list[str], order: int, clock: Clock) -> None:
         self.driver = driver
+        self._clock = clock
         self.endpoint = endpoint
         self.order = order
         self.version = next(version for version in stubs.DRA_VERSIONS if f"{version}.DRAPlugin" in versions)
         self.health_version = next((v for v in stubs.HEALTH_VERSIONS if f"{v}.DRAResourceHealth" in versions), None)
         self.connected = True
-        self.channel: grpc.aio.Channel = grpc.aio.insecure_channel(f"unix:{endpoint}", options=_CHANNEL_OPTIONS)
+        self.channel = _channel(endpoint, clock)
         service = stubs.dra(self.version)
         self._messages = service.messages
         self._prepare = _unary(self.channel, service.prepare)
@@ -83,7 +80,8 @@ class Plugin:
         import grpc.aio
 
         try:
-            return await method(request, timeout=CALL_TIMEOUT)
+            with _held(self.channel, self._clock):
+                return await method(request, timeout=CALL_TIMEOUT)
         except grpc.aio.AioRpcError as error:
             code = "".join(word.capitalize() for word in error.code().name.split("_"))
             raise PluginError(
@@ -207,10 +205,8 @@ class PluginRegistry:
             attempt += 1
 
     async def _introduce(self, path: Path) -> Plugin | None:
-        import grpc.aio
-
         service = stubs.registration()
-        async with grpc.aio.insecure_channel(f"unix:{path}", options=_CHANNEL_OPTIONS) as channel:
+        async with _channel(path, self._clock) as channel, _holding(channel, self._clock):
             info = await _unary(channel, service.get_info)(
                 service.messages.InfoRequest(), timeout=_REGISTRATION_TIMEOUT
             )
@@ -219,7 +215,8 @@ class PluginRegistry:
                 _log.warning("plugin %s refused: %s", path.name, refusal)
             else:
                 self._order += 1
-                plugin = Plugin(info.name, info.endpoint or str(path), list(info.supported_versions), self._order)
+                endpoint = info.endpoint or str(path)
+                plugin = Plugin(info.name, endpoint, list(info.supported_versions), self._order, self._clock)
                 self._plugins[path] = plugin
                 self._cancel_wipe(plugin.driver)
                 _log.info("DRA plugin %s registered (%s, %s)", plugin.driver, path.name, plugin.version)
@@ -275,6 +272,25 @@ def _refusal(info: Any) -> str:
         known = " ".join(f"{version}.DRAPlugin" for version in stubs.DRA_VERSIONS)
         return f"failed to validate plugin versions: no supported DRA gRPC API version, kubelet knows: {known}"
     return ""
+
+
+def _channel(path: str | Path, clock: Clock) -> Any:
+    """A channel to the driver behind a socket; see `drakkar.preparation.loopback`."""
+    import grpc.aio  # 10 MB that a cluster without drivers does not need
+
+    direct = loopback.channel(path) if simulated(clock) is not None else None
+    return direct or grpc.aio.insecure_channel(f"unix:{path}", options=_CHANNEL_OPTIONS)
+
+
+def _held(channel: Any, clock: Clock) -> contextlib.AbstractContextManager[None]:
+    """Simulated time waits for drivers that are processes of their own; those in here may be waiting for it."""
+    return contextlib.nullcontext() if isinstance(channel, loopback.LoopbackChannel) else hold(clock)
+
+
+@contextlib.asynccontextmanager
+async def _holding(channel: Any, clock: Clock) -> AsyncIterator[None]:
+    with _held(channel, clock):
+        yield
 
 
 def _unary(channel: Any, method: stubs.Method) -> Any:

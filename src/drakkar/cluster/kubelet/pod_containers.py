@@ -23,6 +23,7 @@ from drakkar.cluster.kubelet.termination import run_hook, stop_container, stop_c
 from drakkar.cluster.kubelet.volumes import PodVolumes
 from drakkar.cluster.runtimes.runtime import ContainerError, ContainerRecord, Exit
 from drakkar.errors import DrakkarError
+from drakkar.kube.clock import wait_for
 
 RETRY_SECONDS: Final = 10.0
 _STARTING: Final = 0.1
@@ -70,7 +71,8 @@ class PodContainers:
     async def started(self) -> None:
         """Wait for containers that are being started, but not for long: most run within this time."""
         if self._launches:
-            await asyncio.wait(set(self._launches.values()), timeout=_STARTING)
+            starting = asyncio.gather(*self._launches.values(), return_exceptions=True)
+            await wait_for(self.node.clock, starting, _STARTING)
 
     async def leave(self) -> None:
         """Stop watching; what runs goes on."""

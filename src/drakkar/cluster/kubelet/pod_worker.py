@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import shutil
 from collections.abc import Callable
 from typing import Any, Final
@@ -33,7 +32,7 @@ from drakkar.cluster.kubelet.status_writer import StatusWriter
 from drakkar.cluster.kubelet.volumes import PodVolumes
 from drakkar.cluster.runtimes.runtime import ContainerRecord
 from drakkar.errors import DrakkarError
-from drakkar.kube.clock import parse_rfc3339, rfc3339
+from drakkar.kube.clock import parse_rfc3339, rfc3339, wait_for
 
 _SHOW_AFTER: Final = 0.05
 _RETURN_SECONDS: Final = 5.0
@@ -130,7 +129,7 @@ class PodWorker:
                 failures = 0
             except (DrakkarError, OSError, TimeoutError) as error:
                 failures += 1
-                delay = min(0.1 * 2**failures, RETRY_SECONDS) * random.uniform(1.0, 1.5)  # noqa: S311
+                delay = min(0.1 * 2**failures, RETRY_SECONDS) * self._jitter()
                 _log.info("pod %s: %s (again in %.1f s)", podspec.key(self.pod), error, delay)
             except Exception:
                 delay = RETRY_SECONDS
@@ -179,8 +178,7 @@ class PodWorker:
         work = asyncio.ensure_future(self._prepare_now())
         try:
             # Who waits long shows where it stands; who is quick saves a write.
-            done, _ = await asyncio.wait({work}, timeout=_SHOW_AFTER)
-            if not done:
+            if not await wait_for(self.node.clock, work, _SHOW_AFTER):
                 await self._publish()
             self._set_up = await work
         finally:
@@ -236,8 +234,11 @@ class PodWorker:
 
     def _try_later(self, reason: str, message: str) -> bool:
         event(self.node, self.pod, "Warning", reason, message)
-        self._wait_before_retry(RETRY_SECONDS * random.uniform(1.0, 1.5))  # noqa: S311
+        self._wait_before_retry(RETRY_SECONDS * self._jitter())
         return False
+
+    def _jitter(self) -> float:
+        return self.node.chance.uniform(1.0, 1.5, "retry", self.uid)
 
     def _wait_before_retry(self, seconds: float) -> None:
         """What changed while the step was failing may be just what it needed: then it is tried again at once."""

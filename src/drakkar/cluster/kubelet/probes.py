@@ -113,6 +113,11 @@ class Probes:
 
     async def _once(self, spec: Spec, state: ContainerState, kind: str) -> bool:
         probe = spec[_KINDS[kind]]
+        told = self._node.runtime.probed(state.id, kind)
+        if told is not None:
+            if not told and state.running:
+                self._unhealthy(state, f"{kind.capitalize()} probe failed: the simulated container is not ready")
+            return told
         timeout = float(probe.get("timeoutSeconds") or 1)
         try:
             async with asyncio.timeout(timeout):

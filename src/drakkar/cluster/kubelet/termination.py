@@ -67,7 +67,7 @@ async def run_hook(node: Node, container_id: str, hook: Mapping[str, Any]) -> No
     if hook.get("sleep"):
         await node.clock.sleep(float(hook["sleep"].get("seconds") or 0))
         return
-    if not hook.get("exec"):
+    if not hook.get("exec") or node.runtime.probed(container_id, "hook") is not None:
         return
     session = await node.runtime.exec(container_id, ExecRequest(command=hook["exec"].get("command") or ()))
     output = b""

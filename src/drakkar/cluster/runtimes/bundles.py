@@ -27,6 +27,7 @@ from drakkar.cluster.runtimes.runtime import ContainerError, ContainerRecord, Co
 from drakkar.cluster.runtimes.sessions import AttachSession
 from drakkar.errors import DrakkarError
 from drakkar.files import replace_file
+from drakkar.kube.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from drakkar.injection.cache import CdiCache
@@ -61,8 +62,9 @@ class BundleRuntime:
 
     name = ""
 
-    def __init__(self, root: Path, *, images: ImageStore | None = None) -> None:
+    def __init__(self, root: Path, *, images: ImageStore | None = None, clock: Clock | None = None) -> None:
         self.root = root
+        self.clock = clock or SystemClock()
         self.images = images or ImageStore()
         self._containers: dict[str, Container] = {}
         self._caches: dict[tuple[Path, ...], CdiCache] = {}
@@ -128,7 +130,7 @@ class BundleRuntime:
 
     async def start(self, container_id: str) -> ContainerRecord:
         container = self._container(container_id)
-        container.log = ContainerLog(container.log_path)
+        container.log = ContainerLog(container.log_path, clock=self.clock)
         try:
             await self._run(container)
         except OSError as error:
@@ -137,7 +139,7 @@ class BundleRuntime:
         except DrakkarError:
             container.log.finish()
             raise
-        container.record = replace(container.record, started_at=datetime.now(UTC))
+        container.record = replace(container.record, started_at=self.clock.now())
         self._save(container)
         return container.record
 
@@ -190,6 +192,10 @@ class BundleRuntime:
             on_stdin_closed=close_stdin,
             on_resize=lambda: self._resized(container),
         )
+
+    def probed(self, container_id: str, kind: str) -> bool | None:
+        """None: the container is a process that can be asked."""
+        return None
 
     def containers(self) -> Sequence[ContainerRecord]:
         return [container.record for container in self._containers.values()]
@@ -293,7 +299,7 @@ class BundleRuntime:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         container.stdin = container.terminal = -1
-        end = Exit(137 if code is None else code, datetime.now(UTC), known=code is not None)
+        end = Exit(137 if code is None else code, self.clock.now(), known=code is not None)
         container.record = replace(container.record, exit=end)
         self._save(container)
         if container.end is not None and not container.end.done():

@@ -12,6 +12,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -113,11 +114,24 @@ async def process_end(pid: int, popen: subprocess.Popen[bytes] | None = None) ->
                 os.close(descriptor)
             return
     if popen is not None:
-        await asyncio.get_running_loop().run_in_executor(None, popen.wait)
+        await _thread_end(popen)
         return
     # Somebody else's child on a kernel without pidfds: there is nothing to wait on.
     while alive(pid):  # noqa: ASYNC110
         await asyncio.sleep(0.2)
+
+
+async def _thread_end(popen: subprocess.Popen[bytes]) -> None:
+    """Wait in a thread of its own: it may take as long as the process lives."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def wait() -> None:
+        popen.wait()
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(ended.set)
+
+    threading.Thread(target=wait, name=f"process {popen.pid}", daemon=True).start()
+    await ended.wait()
 
 
 def alive(pid: int, started: int = 0) -> bool:

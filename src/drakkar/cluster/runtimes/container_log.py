@@ -18,6 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Final
 
+from drakkar.kube.clock import Clock, rfc3339_micro
+from drakkar.kube.simulated import simulated
+
 LINE_LIMIT: Final = 16 * 1024
 ROTATE_AT: Final = 10 * 1024 * 1024
 _CHUNK: Final = 64 * 1024
@@ -29,8 +32,9 @@ Listener = Callable[[int, bytes], None]
 class ContainerLog:
     """Reads a container's output from non-blocking descriptors, writes the log file and feeds whoever is attached."""
 
-    def __init__(self, path: Path, *, rotate_at: int = ROTATE_AT) -> None:
+    def __init__(self, path: Path, *, rotate_at: int = ROTATE_AT, clock: Clock | None = None) -> None:
         self.path = path
+        self._clock = clock
         self._rotate_at = rotate_at
         self._pending: dict[int, bytes] = {}
         self._channels: dict[int, int] = {}
@@ -63,7 +67,7 @@ class ContainerLog:
             self._close(descriptor)
         for channel, rest in self._pending.items():
             if rest:
-                self._write(_line(channel, b"P", rest))
+                self._write(self._line(channel, b"P", rest))
         self._pending.clear()
         for listener in list(self._listeners):
             listener(1, b"")
@@ -90,9 +94,11 @@ class ContainerLog:
     def _lines(self, channel: int, data: bytes) -> bytes:
         parts = (self._pending.get(channel, b"") + data).split(b"\n")
         rest = parts.pop()
-        lines = [_line(channel, b"F", part) if len(part) <= LINE_LIMIT else _cut(channel, part) for part in parts]
+        lines = [
+            self._line(channel, b"F", part) if len(part) <= LINE_LIMIT else self._cut(channel, part) for part in parts
+        ]
         while len(rest) >= LINE_LIMIT:
-            lines.append(_line(channel, b"P", rest[:LINE_LIMIT]))
+            lines.append(self._line(channel, b"P", rest[:LINE_LIMIT]))
             rest = rest[LINE_LIMIT:]
         self._pending[channel] = rest
         return b"".join(lines)
@@ -117,16 +123,21 @@ class ContainerLog:
             asyncio.get_running_loop().remove_reader(descriptor)
             os.close(descriptor)
 
+    def write(self, text: bytes) -> None:
+        """Lines of the container's standard output, for a container that is no process."""
+        self._write(self._lines(1, text))
 
-def _cut(channel: int, text: bytes) -> bytes:
-    pieces = [text[start : start + LINE_LIMIT] for start in range(0, len(text), LINE_LIMIT)]
-    return b"".join(_line(channel, b"P", piece) for piece in pieces[:-1]) + _line(channel, b"F", pieces[-1])
+    def _cut(self, channel: int, text: bytes) -> bytes:
+        pieces = [text[start : start + LINE_LIMIT] for start in range(0, len(text), LINE_LIMIT)]
+        parts = [self._line(channel, b"P", piece) for piece in pieces[:-1]]
+        return b"".join([*parts, self._line(channel, b"F", pieces[-1])])
+
+    def _line(self, channel: int, tag: bytes, text: bytes) -> bytes:
+        return b"%s %s %s %s\n" % (_stamp(self._clock), b"stdout" if channel == 1 else b"stderr", tag, text)
 
 
-def _line(channel: int, tag: bytes, text: bytes) -> bytes:
-    return b"%s %s %s %s\n" % (_stamp(), b"stdout" if channel == 1 else b"stderr", tag, text)
-
-
-def _stamp() -> bytes:
+def _stamp(clock: Clock | None) -> bytes:
+    if clock is not None and simulated(clock) is not None:
+        return f"{rfc3339_micro(clock.now())[:-1]}000Z".encode()
     seconds, rest = divmod(time.time_ns(), 1_000_000_000)
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)).encode() + b".%09dZ" % rest

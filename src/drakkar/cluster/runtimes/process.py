@@ -25,6 +25,7 @@ from drakkar.cluster.runtimes.images import ImageStore
 from drakkar.cluster.runtimes.oci import DEFAULT_PATH, SYSTEM_MOUNT_TYPES
 from drakkar.cluster.runtimes.runtime import ContainerError, ContainerRequest, ExecRequest, Limitation
 from drakkar.cluster.runtimes.sessions import ProcessSession, open_terminal
+from drakkar.kube.clock import Clock
 
 MARKER: Final = ".drakkar-process-root"
 ROOT_VARIABLE: Final = "DRAKKAR_ROOT"
@@ -40,8 +41,8 @@ class ProcessRuntime(BundleRuntime):
 
     name = "process"
 
-    def __init__(self, root: Path, *, images: ImageStore | None = None) -> None:
-        super().__init__(root, images=images)
+    def __init__(self, root: Path, *, images: ImageStore | None = None, clock: Clock | None = None) -> None:
+        super().__init__(root, images=images, clock=clock)
         self._entered: set[str] = set()
 
     @property

@@ -31,6 +31,7 @@ from drakkar.cluster.runtimes.oci import exec_process
 from drakkar.cluster.runtimes.runtime import ContainerError, ContainerRequest, ExecRequest
 from drakkar.cluster.runtimes.sessions import ProcessSession, open_terminal
 from drakkar.errors import DrakkarError
+from drakkar.kube.clock import Clock
 
 _SUPERVISOR = '"$@"; echo $? >"$0"'
 _POLL = 0.002
@@ -42,9 +43,15 @@ class RuncRuntime(BundleRuntime):
     name = "runc"
 
     def __init__(
-        self, root: Path, *, images: ImageStore | None = None, program: str = "runc", hidden: Sequence[str] = ()
+        self,
+        root: Path,
+        *,
+        images: ImageStore | None = None,
+        program: str = "runc",
+        hidden: Sequence[str] = (),
+        clock: Clock | None = None,
     ) -> None:
-        super().__init__(root, images=images)
+        super().__init__(root, images=images, clock=clock)
         self._program = program
         self._hidden = tuple(hidden)
         self._version = ""

@@ -60,7 +60,8 @@ class ContainerRequest:
     """Everything a runtime needs to know of one container.
 
     `command` and `args` are Kubernetes' words (entrypoint and its arguments; empty: the image's own). `annotations`
-    are kept in the bundle and come back from `containers()`. `cdi_devices` are qualified names, looked up in
+    are kept in the bundle and come back from `containers()`; `pod_labels` and `pod_annotations` are those of its pod
+    (CRI's PodSandboxConfig), which only simulated containers look at. `cdi_devices` are qualified names, looked up in
     `cdi_dirs`, and `root_paths` are host paths to keep out of a root file system made from the host's.
     """
 
@@ -88,6 +89,8 @@ class ContainerRequest:
     stdin_once: bool = False
     tty: bool = False
     annotations: Mapping[str, str] = field(default_factory=dict)
+    pod_labels: Mapping[str, str] = field(default_factory=dict)
+    pod_annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +185,10 @@ class Runtime(Protocol):
 
     async def attach(self, container_id: str, *, stdin: bool) -> ExecSession:
         """Join the first process of a running container."""
+
+    def probed(self, container_id: str, kind: str) -> bool | None:
+        """What a probe (startup, readiness, liveness) or a hook of a container would say where nothing runs that
+        could be asked; None where something does."""
 
     def containers(self) -> Sequence[ContainerRecord]:
         """All containers, ended ones included until deleted."""

@@ -16,6 +16,7 @@ from drakkar.cluster.scheduler.pending import Pending, PendingPods
 from drakkar.cluster.scheduler.preempting import Preemptor
 from drakkar.cluster.scheduler.reporting import Reporter, explanation_of
 from drakkar.errors import DrakkarError
+from drakkar.kube.chance import Chance
 from drakkar.kube.client import Client
 from drakkar.kube.clock import Clock, SystemClock
 from drakkar.kube.events import EventRecorder
@@ -30,6 +31,7 @@ from drakkar.kube.resources import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
 )
+from drakkar.kube.simulated import stopwatch
 from drakkar.scheduling.claims import (
     NOT_ON_NODE,
     PLUGIN,
@@ -70,12 +72,15 @@ class Scheduler:
         clock: Clock | None = None,
         name: str = NAME,
         left_alone: frozenset[str] = frozenset(),
+        chance: Chance | None = None,
     ) -> None:
         self._left_alone = left_alone
         self._clock = clock or SystemClock()
+        self._stopwatch = stopwatch(self._clock)
+        drawn = chance or Chance()
         self._name = name
         self._view = ClusterView()
-        self._devices = DeviceState(self._view)
+        self._devices = DeviceState(self._view, share_id=lambda: drawn.uid("share"))
         self._pending = PendingPods(self._clock)
         self._placements = Placements(self._view, self._devices)
         self._recorder = EventRecorder(client, name, f"{name}-embedded", style="events.k8s.io", clock=self._clock)
@@ -173,7 +178,7 @@ class Scheduler:
             self._refused_everywhere(entry, demand, started)
             return
         try:
-            limit = Limit(self._clock.monotonic() + ALLOCATION_TIMEOUT, self._clock.monotonic)
+            limit = Limit(self._stopwatch() + ALLOCATION_TIMEOUT, self._stopwatch)
             outcome = self._placements.find(pod, demand, limit)
         except SchedulingError as error:
             self._error(entry, str(error))

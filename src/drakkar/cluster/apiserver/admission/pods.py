@@ -5,7 +5,6 @@ ServiceAccount, DefaultTolerationSeconds, Priority and RuntimeClass of kube-apis
 
 from __future__ import annotations
 
-import random
 from typing import Any, Final
 
 from drakkar.cluster.apiserver import statuses
@@ -18,7 +17,6 @@ TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S10
 TOKEN_SECONDS: Final = 3607
 TOLERATION_SECONDS: Final = 300
 _UNREACHABLE: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def service_account(call: Call, operation: str, obj: Value, old: Value | None) -> Value:
@@ -34,11 +32,13 @@ def service_account(call: Call, operation: str, obj: Value, old: Value | None) -
         why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
         raise statuses.forbidden("", "pods", pod, why)
     # Pods that come from one template share one spec, the name of the token's volume included.
-    stage = "service account", stored.value["metadata"]["uid"], stored.version
-    return {**obj, "spec": recall.made_once(spec, stage, lambda: _with_account(spec, name, stored.value))}
+    chance, uid = call.server.chance, stored.value["metadata"]["uid"]
+    stage = "service account", uid, stored.version, chance.seed
+    suffix = chance.lasting_suffix(5, "token volume", uid)
+    return {**obj, "spec": recall.made_once(spec, stage, lambda: _with_account(spec, name, stored.value, suffix))}
 
 
-def _with_account(spec: Value, name: str, account: Value) -> Value:
+def _with_account(spec: Value, name: str, account: Value, suffix: str) -> Value:
     spec = {**spec, "serviceAccountName": name, "serviceAccount": name}
     if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
         spec["imagePullSecrets"] = account["imagePullSecrets"]
@@ -46,15 +46,14 @@ def _with_account(spec: Value, name: str, account: Value) -> Value:
     if automount is None:
         automount = account.get("automountServiceAccountToken")
     if automount is not False:
-        _mount_token(spec)
+        _mount_token(spec, suffix)
     return spec
 
 
-def _mount_token(spec: Value) -> None:
+def _mount_token(spec: Value, suffix: str) -> None:
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     if all(any(mount.get("mountPath") == TOKEN_PATH for mount in one.get("volumeMounts") or ()) for one in containers):
         return
-    suffix = "".join(random.choices(_ALPHABET, k=5))  # noqa: S311
     volume = f"kube-api-access-{suffix}"
     mount = {"name": volume, "readOnly": True, "mountPath": TOKEN_PATH}
     for kind in ("initContainers", "containers"):

@@ -6,8 +6,6 @@ judges, and only then the question whether the name is free.
 
 from __future__ import annotations
 
-import random
-import uuid
 from typing import Any, Final
 
 from drakkar.cluster.apiserver import answers, statuses
@@ -19,7 +17,6 @@ from drakkar.cluster.apiserver.managed_fields import with_managed_fields
 from drakkar.cluster.apiserver.options import check_write
 from drakkar.cluster.store import StoredObject
 
-_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _GENERATED: Final = 5
 _LONGEST: Final = 63 - _GENERATED
 
@@ -48,20 +45,24 @@ async def create_object(call: Call, obj: dict[str, Any], *, managed: bool = True
     _set_system_fields(call, obj)
     if managed:  # before admission: what the server adds is not the client's
         obj = with_managed_fields(call, None, obj)
-    obj = call.server.admission.mutate(call, "CREATE", obj, None)
+    admission = call.server.admission
+    obj = admission.mutate(call, "CREATE", obj, None)
+    if admission.asks_to_mutate:
+        obj = await admission.ask_to_mutate(call, "CREATE", obj, None)
     obj = kind.prepare_create(obj)
-    raise_invalid(
-        call, obj, [*call.server.admission.field_errors(call, "CREATE", obj, None), *kind.validate_create(obj)]
-    )
+    raise_invalid(call, obj, [*admission.field_errors(call, "CREATE", obj, None), *kind.validate_create(obj)])
     call.warnings += kind.warnings(obj)
-    call.server.admission.validate(call, "CREATE", obj, None)
+    if admission.asks_to_validate:
+        await admission.ask_to_validate(call, "CREATE", obj, None)
+    else:
+        admission.validate(call, "CREATE", obj, None)
     key = key_of(row, call.namespace, obj["metadata"]["name"])
     if call.collection.get(key) is not None:
         raise statuses.already_exists(row.group, row.plural, obj["metadata"]["name"])
     if call.dry_run:
         return StoredObject(key, 0, obj)
     stored = call.server.store.create(row.collection, key, obj)
-    call.server.admission.stored(call)
+    admission.stored(call)
     await call.server.store.durable(stored.version)
     return stored
 
@@ -95,14 +96,14 @@ def _set_system_fields(call: Call, obj: dict[str, Any]) -> None:
         raise statuses.internal("resourceVersion should not be set on objects to be created", bare=True)
     for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
         metadata.pop(field, None)
-    metadata["uid"] = str(uuid.uuid4())
+    metadata["uid"] = call.server.chance.uid(row.collection, call.namespace, str(metadata.get("name")))
     metadata["creationTimestamp"] = call.timestamp
 
 
 def _free_name(call: Call, base: str) -> str:
     """A generated name; on the rare collision another one (the original tries eight times)."""
     for _ in range(8):
-        suffix = "".join(random.choices(_ALPHABET, k=_GENERATED))  # noqa: S311
+        suffix = call.server.chance.suffix(_GENERATED, call.row.collection, call.namespace, base)
         name = base[:_LONGEST] + suffix
         if call.collection.get(key_of(call.row, call.namespace, name)) is None:
             break
