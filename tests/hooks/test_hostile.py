@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -273,6 +274,33 @@ def test_limits_reach_the_driver(variables: list[str], soft: int, hard: int, hoo
     assert ended.stderr.splitlines() == [f"{gpu} {group} {soft} {hard}" for gpu in ("GPU-1", "GPU-2")]
 
 
+OURS = ["/opt/drakkar-hook", "apply-cuda-memory-limits", "--driver-root", "/", "--gpu-id", "GPU-1", "--limit"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "variables", "limit"),
+    [
+        ([[*OURS, "100"]], [], 100),
+        ([[*OURS, "100"], [*OURS, "28"]], [], 128),  # two claims on one GPU
+        ([[*OURS, "100"], [*(word.replace("GPU-1", "GPU-2") for word in OURS), "28"]], [], 100),
+        ([[*OURS, "100"], ["/bin/other", "--gpu-id", "GPU-1", "--limit", "28"], [*OURS], "x", None, {}], [], 100),
+        ([[*OURS, "100"]], ["NVIDIA_GPU_MEMORY_LIMIT=64"], 64),
+        ([[*OURS, "100"]], ["NVIDIA_GPU_MEMORY_LIMIT=4096", "NVIDIA_GPU_MEMORY_REQUEST=100"], 100),
+        ([[*OURS, str(2**44 - 1)], [*OURS, str(2**44 - 1)]], [], None),
+        ([], [], 100),
+        ("nothing", [], 100),
+    ],
+)
+def test_shares_of_claims_add_up_and_the_container_can_only_take_less(
+    listed: Any, variables: list[str], limit: int | None, hook: Hook, tmp_path: Path
+) -> None:
+    hooks = {"createRuntime": [{"args": words} for words in listed] if isinstance(listed, list) else listed}
+    ended = limited(hook, tmp_path, variables, ["GPU-1"], [], more=["--limit", "100"], hooks=hooks)
+    assert ended.returncode == 0, ended.stderr
+    hard = 2**64 - 1 if limit is None else limit << 20
+    assert ended.stderr.split()[-1] == str(hard)
+
+
 def test_a_card_that_is_gone_and_a_driver_that_is_too_old(hook: Hook, tmp_path: Path) -> None:
     ended = limited(hook, tmp_path / "a", ["NVIDIA_GPU_MEMORY_LIMIT=1"], ["GPU-9"], [])
     assert (ended.returncode, "nvmlDeviceGetHandleByUUID GPU-9 failed with NVML code 6" in ended.stderr) == (1, True)
@@ -281,7 +309,14 @@ def test_a_card_that_is_gone_and_a_driver_that_is_too_old(hook: Hook, tmp_path: 
 
 
 def limited(
-    hook: Hook, at: Path, variables: list[str], gpus: list[str], flags: list[str]
+    hook: Hook,
+    at: Path,
+    variables: list[str],
+    gpus: list[str],
+    flags: list[str],
+    *,
+    more: list[str] = [],  # noqa: B006
+    hooks: Any = None,
 ) -> subprocess.CompletedProcess[str]:
     """Runs the memory limits hook against a driver root whose NVML is compiled here."""
     if shutil.which("cc") is None:
@@ -291,16 +326,16 @@ def limited(
     command = ["cc", *flags, "-shared", "-fPIC", "-x", "c", "-", "-o", driver / "libnvidia-ml.so.1"]
     subprocess.run(command, input=NVML, text=True, check=True)
     build({"sys/fs/cgroup/cgroup.controllers": "memory\n", "proc/7/cgroup": "0::/kubepods/pod1\n"}, at / "host", at)
-    build({"config.json": json_of(variables)}, at / "bundle", at)
+    build({"config.json": json_of(variables, hooks)}, at / "bundle", at)
     options = ["--driver-root", str(at / "driver"), "--host-root", str(at / "host")]
-    options += [part for gpu in gpus for part in ("--gpu-id", gpu)]
+    options += [*more, *(part for gpu in gpus for part in ("--gpu-id", gpu))]
     return hook(["apply-cuda-memory-limits", *options], {"bundle": str(at / "bundle"), "pid": 7})
 
 
-def json_of(variables: list[str]) -> str:
+def json_of(variables: list[str], hooks: Any) -> str:
     import json
 
-    return json.dumps({"root": {"path": "rootfs"}, "process": {"env": variables}})
+    return json.dumps({"root": {"path": "rootfs"}, "process": {"env": variables}, "hooks": hooks})
 
 
 def test_a_hook_starts_fast(world: tuple[Path, Path], hook: Hook) -> None:

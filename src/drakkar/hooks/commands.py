@@ -122,8 +122,8 @@ def _update_application_profile(state: ContainerState, given: Given) -> None:
 def _apply_cuda_memory_limits(state: ContainerState, given: Given) -> None:
     from .limits import apply_cuda_memory_limits
 
-    root = _last(given, "--host-root", "/")
-    apply_cuda_memory_limits(state, _last(given, "--driver-root", "/"), given.get("--gpu-id", []), root)
+    root, share = _last(given, "--host-root", "/"), _last(given, "--limit") if "--limit" in given else None
+    apply_cuda_memory_limits(state, _last(given, "--driver-root", "/"), given.get("--gpu-id", []), root, share)
 
 
 def _chmod(state: ContainerState, given: Given) -> None:
@@ -151,8 +151,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "Tell EGL and Vulkan which GPUs the container has.", (), _update_application_profile
     ),
     "apply-cuda-memory-limits": Command(
-        "Make the driver enforce NVIDIA_GPU_MEMORY_REQUEST and NVIDIA_GPU_MEMORY_LIMIT (MiB) of the container.",
-        ("--driver-root", "--gpu-id"),
+        "Make the driver enforce NVIDIA_GPU_MEMORY_REQUEST and NVIDIA_GPU_MEMORY_LIMIT (MiB) of the container, and a"
+        " claim's share: --limit MIB.",
+        ("--driver-root", "--gpu-id", "--limit"),
         _apply_cuda_memory_limits,
     ),
     "chmod": Command("Set the mode of folders of the container.", ("--mode", "--path"), _chmod),

@@ -2,6 +2,9 @@
 
 The container says how much it asks for and may use, in MiB, by two variables; the driver (branch R615 on) counts by
 control group, version 2. NVML is loaded from the host's driver root, which the administrator names.
+
+A claim's share comes as `--limit`, which the container cannot change; its variables may only ask for less. A container
+with several claims on one GPU has a hook of each: all of them set the sum, since the last one would win otherwise.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 
+from . import simulated
 from .errors import HookError
 from .state import ContainerState
 
@@ -20,6 +24,7 @@ __all__ = ["apply_cuda_memory_limits"]
 
 _REQUEST: Final = "NVIDIA_GPU_MEMORY_REQUEST"
 _LIMIT: Final = "NVIDIA_GPU_MEMORY_LIMIT"
+_COMMAND: Final = "apply-cuda-memory-limits"
 _MIB: Final = 1 << 20
 _MOST_MIB: Final = (2**64 - 1) // _MIB
 _LIBRARY: Final = "libnvidia-ml.so.1"
@@ -36,38 +41,63 @@ _FOLDERS: Final = (
 )
 
 
-def apply_cuda_memory_limits(state: ContainerState, driver_root: str, gpus: list[str], host_root: str) -> None:
+def apply_cuda_memory_limits(
+    state: ContainerState, driver_root: str, gpus: list[str], host_root: str, share: str | None = None
+) -> None:
     """Sets the soft and the hard limit of each GPU for the container's control group.
 
-    A request alone has the card as its limit, a limit alone is also the request; without either nothing happens.
+    A request alone has the card as its limit, a limit alone is also the request; without either and without a share
+    nothing happens.
 
     Args:
         state: the container; ``pid`` leads to its control group.
         driver_root: where the driver's libraries are.
-        gpus: UUIDs.
+        gpus: UUIDs; one if there is a share.
         host_root: where the host's /proc and /sys are, "/" but in tests.
+        share: what a claim has of the GPU, in MiB; more hooks of the container with the same GPU add to it.
     """
-    request, limit = _mebibytes(state, _REQUEST), _mebibytes(state, _LIMIT)
-    if request is None and limit is None:
+    request, limit = _mebibytes(_REQUEST, state.variable(_REQUEST)), _mebibytes(_LIMIT, state.variable(_LIMIT))
+    granted = None if share is None else _granted(state, gpus, share)
+    if request is None and limit is None and granted is None:
         return
     if not all(gpu.strip() for gpu in gpus):
         raise HookError("--gpu-id is empty")
-    hard = _MOST_MIB if limit is None else limit
+    hard = min(_MOST_MIB if limit is None else limit, _MOST_MIB if granted is None else granted)
     soft = hard if request is None else request
     if soft > hard:
-        raise HookError(f"{_REQUEST} ({soft} MiB) is more than {_LIMIT} ({hard} MiB)")
-    group = _control_group(state.pid, host_root.rstrip("/"))
+        bound = _LIMIT if limit == hard else "the claim's share"
+        raise HookError(f"{_REQUEST} ({soft} MiB) is more than {bound} ({hard} MiB)")
     library = next(
         (path for folder in _FOLDERS if os.path.exists(path := os.path.join(driver_root or "/", folder, _LIBRARY))), ""
     )
+    if library and simulated.is_simulated(library):
+        simulated.set_limits(state, driver_root, gpus, soft, hard)
+        return
+    group = _control_group(state.pid, host_root.rstrip("/"))
     if not library:
         raise HookError(f"no {_LIBRARY} below {driver_root or '/'}")
     most = 2**64 - 1
     _set(library, group, most if soft == _MOST_MIB else soft * _MIB, most if hard == _MOST_MIB else hard * _MIB, gpus)
 
 
-def _mebibytes(state: ContainerState, name: str) -> int | None:
-    text = state.variable(name)
+def _granted(state: ContainerState, gpus: list[str], share: str) -> int:
+    """The sum of the shares that the container's hooks name for the GPU; only the runtime writes that list."""
+    if len(gpus) != 1:
+        raise HookError("--limit is for one --gpu-id")
+    own = _mebibytes("--limit", share) or 0
+    hooks = state.config.get("hooks")
+    listed = hooks.get("createRuntime") if isinstance(hooks, dict) else None
+    total, found = 0, False
+    for hook in listed if isinstance(listed, list) else ():
+        args = hook.get("args") if isinstance(hook, dict) else None
+        words = [word if isinstance(word, str) else "" for word in args] if isinstance(args, list) else []
+        given = dict(zip(words, words[1:], strict=False))  # noqa: RUF007 - one import less
+        if _COMMAND in words and given.get("--gpu-id") == gpus[0] and "--limit" in given:
+            total, found = total + (_mebibytes("--limit", given["--limit"]) or 0), True
+    return min(total, _MOST_MIB) if found else own
+
+
+def _mebibytes(name: str, text: str | None) -> int | None:
     if text is None:
         return None
     if re.fullmatch(r"[0-9]{1,20}", text, re.ASCII) is None or int(text) > _MOST_MIB:

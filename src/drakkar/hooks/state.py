@@ -26,6 +26,7 @@ class ContainerState:
 
     Attributes:
         bundle: the bundle's directory.
+        id: the runtime's name of the container, "" if not given.
         pid: the container's first process as this process sees it, 0 if not given.
     """
 
@@ -35,6 +36,8 @@ class ContainerState:
         if not isinstance(self.bundle, str) or not isinstance(pid, int):
             raise HookError("the container's state has no bundle or no pid")
         self.pid = pid
+        name = state.get("id")
+        self.id = name if isinstance(name, str) else ""
         self._root = state.get("root")
         self._config: dict[str, Any] | None = None
 

@@ -21,7 +21,7 @@ struct values {
 };
 struct given {
     struct values link, folder, path, gpu_id;
-    const char *ldconfig_path, *host_driver_version, *driver_root, *mode, *container_spec, *host_root;
+    const char *ldconfig_path, *host_driver_version, *driver_root, *limit, *mode, *container_spec, *host_root;
 };
 
 /* json.c: values are slices of the text; a path is given as names, closed by NULL */
@@ -42,6 +42,7 @@ struct state {
 };
 void state_read(struct state *state, const char *path);
 char *state_root_path(struct state *state);
+struct json state_config(struct state *state);
 char *state_variable(struct state *state, const char *name);
 char *file_text(const char *path, size_t most, size_t *length); /* NULL with errno */
 

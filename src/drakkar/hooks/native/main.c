@@ -41,7 +41,8 @@ static const struct option LINK = {"--link", &given.link, NULL}, FOLDER = {"--fo
                            PATH = {"--path", &given.path, NULL}, GPU = {"--gpu-id", &given.gpu_id, NULL},
                            LDCONFIG = {"--ldconfig-path", NULL, &given.ldconfig_path},
                            VERSION = {"--host-driver-version", NULL, &given.host_driver_version},
-                           DRIVER = {"--driver-root", NULL, &given.driver_root}, MODE = {"--mode", NULL, &given.mode},
+                           DRIVER = {"--driver-root", NULL, &given.driver_root},
+                           LIMIT = {"--limit", NULL, &given.limit}, MODE = {"--mode", NULL, &given.mode},
                            SPEC = {"--container-spec", NULL, &given.container_spec},
                            HOST = {"--host-root", NULL, &given.host_root};
 
@@ -55,7 +56,7 @@ static const struct command {
     {"enable-cuda-compat", enable_cuda_compat, {&VERSION}},
     {"disable-device-node-modification", disable_device_node_modification, {NULL}},
     {"update-application-profile", update_application_profile, {NULL}},
-    {"apply-cuda-memory-limits", apply_cuda_memory_limits, {&DRIVER, &GPU}},
+    {"apply-cuda-memory-limits", apply_cuda_memory_limits, {&DRIVER, &GPU, &LIMIT}},
     {"chmod", apply_mode, {&MODE, &PATH}},
 };
 #define COMMAND_COUNT (sizeof COMMANDS / sizeof *COMMANDS)
@@ -71,7 +72,7 @@ static __attribute__((noreturn, format(printf, 1, 2))) void misused(const char *
 }
 
 static const struct option *option_of(const struct command *command, const char *word, size_t length) {
-    const struct option *known[] = {command->options[0], command->options[1], &SPEC, &HOST};
+    const struct option *known[] = {command->options[0], command->options[1], command->options[2], &SPEC, &HOST};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i] && strlen(known[i]->name) == length && strncmp(known[i]->name, word, length) == 0)
             return known[i];

@@ -87,7 +87,7 @@ void state_read(struct state *state, const char *path) {
     state->has_root = json_get(value, "root", &state->root) && *state->root.from != 'n';
 }
 
-static struct json config(struct state *state) {
+struct json state_config(struct state *state) {
     if (!state->has_config) {
         size_t length;
         if (!*state->bundle)
@@ -104,7 +104,7 @@ static struct json config(struct state *state) {
 char *state_root_path(struct state *state) {
     struct json root = state->root, inner;
     char *path = NULL;
-    if (state->has_root || json_get(config(state), "root", &root)) {
+    if (state->has_root || json_get(state_config(state), "root", &root)) {
         if (json_get(root, "path", &inner))
             root = inner;
         path = json_text(root);
@@ -118,7 +118,7 @@ char *state_variable(struct state *state, const char *name) {
     struct json process, env, entry = {0};
     char *found = NULL;
     size_t length = strlen(name);
-    if (!json_get(config(state), "process", &process) || !json_get(process, "env", &env))
+    if (!json_get(state_config(state), "process", &process) || !json_get(process, "env", &env))
         return NULL;
     while (json_next(env, &entry)) {
         char *each = json_text(entry);

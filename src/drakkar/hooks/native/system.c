@@ -68,8 +68,7 @@ void disable_device_node_modification(struct state *state, struct given *given) 
         die("mount: %s", strerror(errno));
 }
 
-static bool mebibytes(struct state *state, const char *name, uint64_t *value) {
-    const char *digits = state_variable(state, name);
+static bool mebibytes(const char *name, const char *digits, uint64_t *value) {
     if (!digits)
         return false;
     errno = 0;
@@ -77,6 +76,40 @@ static bool mebibytes(struct state *state, const char *name, uint64_t *value) {
     if (!*digits || strspn(digits, "0123456789") != strlen(digits) || errno || *value > MOST_MIB)
         die("%s is '%s', not a number of MiB", name, digits);
     return true;
+}
+
+/* The sum of the shares that the container's hooks name for the GPU; only the runtime writes that list. */
+static uint64_t granted(struct state *state, struct given *given) {
+    struct json hooks, listed, hook = {0}, args;
+    uint64_t own = 0, total = 0, one;
+    bool found = false;
+    if (given->gpu_id.count != 1)
+        die("--limit is for one --gpu-id");
+    mebibytes("--limit", given->limit, &own);
+    if (!json_get(state_config(state), "hooks", &hooks) || !json_get(hooks, "createRuntime", &listed))
+        return own;
+    while (json_next(listed, &hook)) {
+        struct json word = {0};
+        const char *before = "", *gpu = "", *limit = NULL;
+        bool ours = false;
+        if (!json_get(hook, "args", &args))
+            continue;
+        while (json_next(args, &word)) {
+            const char *each = json_text(word);
+            each = each ? each : "";
+            ours = ours || !strcmp(each, hook_name);
+            if (!strcmp(before, "--gpu-id"))
+                gpu = each;
+            if (!strcmp(before, "--limit"))
+                limit = each;
+            before = each;
+        }
+        if (ours && limit && !strcmp(gpu, given->gpu_id.at[0]) && mebibytes("--limit", limit, &one)) {
+            total = one > MOST_MIB - total ? MOST_MIB : total + one;
+            found = true;
+        }
+    }
+    return found ? total : own;
 }
 
 static const char *control_group(struct state *state, struct given *given) {
@@ -114,18 +147,21 @@ static const char *library(const char *driver_root) {
 
 void apply_cuda_memory_limits(struct state *state, struct given *given) {
     uint64_t soft, hard = MOST_MIB;
-    bool requested = mebibytes(state, "NVIDIA_GPU_MEMORY_REQUEST", &soft);
-    bool limited = mebibytes(state, "NVIDIA_GPU_MEMORY_LIMIT", &hard);
-    if (!requested && !limited)
+    bool requested = mebibytes("NVIDIA_GPU_MEMORY_REQUEST", state_variable(state, "NVIDIA_GPU_MEMORY_REQUEST"), &soft);
+    bool limited = mebibytes("NVIDIA_GPU_MEMORY_LIMIT", state_variable(state, "NVIDIA_GPU_MEMORY_LIMIT"), &hard);
+    uint64_t share = given->limit ? granted(state, given) : MOST_MIB;
+    if (!requested && !limited && !given->limit)
         return;
     for (int i = 0; i < given->gpu_id.count; i++)
         if (strspn(given->gpu_id.at[i], " \t\r\n") == strlen(given->gpu_id.at[i]))
             die("--gpu-id is empty");
+    const char *bound = limited && hard <= share ? "NVIDIA_GPU_MEMORY_LIMIT" : "the claim's share";
+    hard = hard < share ? hard : share;
     if (!requested)
         soft = hard;
     if (soft > hard)
-        die("NVIDIA_GPU_MEMORY_REQUEST (%llu MiB) is more than NVIDIA_GPU_MEMORY_LIMIT (%llu MiB)",
-            (unsigned long long)soft, (unsigned long long)hard);
+        die("NVIDIA_GPU_MEMORY_REQUEST (%llu MiB) is more than %s (%llu MiB)", (unsigned long long)soft, bound,
+            (unsigned long long)hard);
     const char *group = control_group(state, given);
     const char *nvml = library(given->driver_root && *given->driver_root ? given->driver_root : "/");
     /* A static program cannot load the driver's library: the program beside it, linked to the host's C library, does. */
