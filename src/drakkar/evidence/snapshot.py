@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drakkar.evidence.captures import NodeCapture
+from drakkar.kube.objects import name_of, namespace_of, reference, uid_of
 
 if TYPE_CHECKING:
     from drakkar.kube.client import Client
@@ -164,27 +165,6 @@ async def take(client: Client, **options: Any) -> Snapshot:
     from drakkar.evidence.take import take as read
 
     return await read(client, **options)
-
-
-def name_of(obj: Mapping[str, Any]) -> str:
-    """``metadata.name``."""
-    return (obj.get("metadata") or {}).get("name") or ""
-
-
-def namespace_of(obj: Mapping[str, Any]) -> str:
-    """``metadata.namespace``, "" for cluster-wide objects."""
-    return (obj.get("metadata") or {}).get("namespace") or ""
-
-
-def uid_of(obj: Mapping[str, Any]) -> str:
-    """``metadata.uid``."""
-    return (obj.get("metadata") or {}).get("uid") or ""
-
-
-def reference(obj: Mapping[str, Any]) -> str:
-    """``Kind/namespace/name``, or ``Kind/name`` for cluster-wide objects."""
-    parts = (obj.get("kind", ""), namespace_of(obj), name_of(obj))
-    return "/".join(part for part in parts if part)
 
 
 def summary(snapshot: Snapshot) -> str:

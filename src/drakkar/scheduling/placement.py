@@ -80,6 +80,22 @@ class Placements:
             ledger.rejections[name] = answer
         return NoPlacement(self._complete(ledger, pod))
 
+    def on(
+        self, node_name: str, pod: PodFacts, demand: ClaimDemand | None, limit: Limit | None = None
+    ) -> Placement | Rejection:
+        """What one node says to `pod`, whichever is best. Raises `SchedulingError` if the question has no answer."""
+        demand = demand or ClaimDemand()
+        node = self._view.nodes[node_name]
+        rejection = reject(pod, node, demand.device_backed)
+        if rejection is None and (pod.depends_on_other_pods or self._view.affinity_in_use):
+            affinity = AffinityCounts(pod, self._view.existing(), self._view.namespaces)
+            spread = SpreadCounts(pod, self._view.existing()) if pod.spread_constraints else None
+            rejection = _others(node, affinity, spread)
+        if rejection is not None:
+            return rejection
+        answer = devices_on(node, pod, demand, self._devices, limit)
+        return answer if isinstance(answer, Rejection) else Placement(node_name, answer)
+
     def _ledger(self, pod: PodFacts, demand: ClaimDemand) -> _Ledger:
         key = pod.signature, demand.signature()
         ledger = self._ledgers.get(key)
