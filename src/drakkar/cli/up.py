@@ -19,11 +19,15 @@ import click
 from drakkar.cli.options import emit, name, output
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from drakkar.cluster.fleet_file import Fleet
     from drakkar.cluster.places import Places
     from drakkar.cluster.requests import NodeRequest
     from drakkar.errors import DrakkarError
+    from drakkar.kube.simulated import SimulatedClock
 
+RUNTIMES = ("auto", "runc", "process", "simulated")
 _REPORT_TO = "DRAKKAR_REPORT_FD"
 
 
@@ -42,8 +46,12 @@ class _Folder(click.Path):
 @name
 @click.option("--port", default=0, type=click.IntRange(0, 65535), help="Port of the API server; free one by default.")
 @click.option("--data", type=_Folder(path_type=Path), help="Keep the cluster's state in this folder.")
-@click.option("--runtime", type=click.Choice(["auto", "runc", "process"]), default="auto", help="How containers run.")
+@click.option("--runtime", type=click.Choice(RUNTIMES), default="auto", help="How containers run.")
 @click.option("--image-layout", "images", multiple=True, type=_Folder(path_type=Path), help="An OCI layout folder.")
+@click.option("--speed", metavar="N|max", default="", help="Simulate time, so many times as fast as it really goes.")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Simulate time, all chance drawn from this number.")
+@click.option("--start", metavar="TIME|now", default="", help="When simulated time begins; 2026-01-01T00:00:00Z.")
+@click.option("--for", "lasting", metavar="DURATION", default="", help="Simulated time stands still after this long.")
 @click.option("--detach", is_flag=True, help="Return when the cluster is ready; `drakkar down` ends it.")
 @click.option("-v", "--verbose", is_flag=True, help="Log what every part does.")
 @output
@@ -55,6 +63,10 @@ def command(
     data: Path | None,
     runtime: str,
     images: tuple[Path, ...],
+    speed: str,
+    seed: int | None,
+    start: str,
+    lasting: str,
     detach: bool,
     verbose: bool,
     output: str,
@@ -64,6 +76,7 @@ def command(
     \b
     drakkar up --node dgx-h100 --node a100-40gb:2
     drakkar up --fleet fleet.yaml
+    drakkar up --fleet fleet.yaml --speed 100 --seed 7
     """
     from drakkar.cluster.places import places
     from drakkar.cluster.requests import parse_nodes
@@ -74,6 +87,7 @@ def command(
     for request in requests:
         family_of(request.model)
     planned = _fleet(fleet, requests)
+    time = simulated_time(speed, seed, start, lasting, planned.seed if planned is not None else 0)
     if detach:
         detach_cluster(where, output)
         return
@@ -81,7 +95,7 @@ def command(
 
     with occupied(where):
         log_to(where, verbose)
-        run_cluster(where, output, nodes=requests, fleet=planned, port=port, runtime=runtime, images=images)
+        run_cluster(where, output, nodes=requests, fleet=planned, port=port, runtime=runtime, images=images, **time)
 
 
 def _fleet(file: Path | None, requests: list[NodeRequest]) -> Fleet | None:
@@ -94,6 +108,19 @@ def _fleet(file: Path | None, requests: list[NodeRequest]) -> Fleet | None:
     fleet = read_fleet(file, manifests=read_manifests, others=[request.name for request in requests])
     requests.extend(fleet.nodes)
     return fleet
+
+
+def simulated_time(speed: str, seed: int | None, start: str, lasting: str, seed_of_file: int = 0) -> dict[str, Any]:
+    """The options of `Cluster` for simulated time; none where nothing of it was asked for. Raises `DrakkarError`."""
+    if not speed and seed is None and not start and not lasting:
+        return {"seed": seed_of_file} if seed_of_file else {}
+    from drakkar.cluster.simulation import parse_lasting, parse_speed, simulated_clock
+
+    return {
+        "clock": simulated_clock(parse_speed(speed) if speed else None, start=start),
+        "seed": seed_of_file if seed is None else seed,
+        "lasting": parse_lasting(lasting) if lasting else None,
+    }
 
 
 def run_cluster(where: Places, output: str, **options: Any) -> None:
@@ -134,19 +161,24 @@ def run_cluster(where: Places, output: str, **options: Any) -> None:
             stopping.cancel()
             await cluster.stop()
 
-    with _event_loop() as runner:
+    with _event_loop(options.get("clock")) as runner:
         runner.run(serve())
 
 
 @contextlib.contextmanager
-def _event_loop() -> Any:
+def _event_loop(clock: SimulatedClock | None) -> Any:
     import asyncio
 
-    factory = None
-    with contextlib.suppress(ImportError):
-        import uvloop
+    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    if clock is not None:
+        from drakkar.kube.simulated import SimulatedLoop
 
-        factory = uvloop.new_event_loop
+        factory = lambda: SimulatedLoop(clock)  # noqa: E731
+    else:
+        with contextlib.suppress(ImportError):
+            import uvloop
+
+            factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
         yield runner
 

@@ -28,15 +28,18 @@ from drakkar.cluster.control import ControlServer
 from drakkar.cluster.places import ClusterRecord, Places
 from drakkar.cluster.requests import NodeRequest, merge_nodes
 from drakkar.cluster.rights import DRIVER_USER, driver_rights
+from drakkar.cluster.simulation import Simulation
 from drakkar.cluster.store import Log, Store
 from drakkar.drivers import catalog
 from drakkar.errors import DrakkarError
 from drakkar.files import replace_file
 from drakkar.kube.apierrors import ApiError
+from drakkar.kube.chance import Chance
 from drakkar.kube.client import Client
 from drakkar.kube.clock import Clock, SystemClock, rfc3339
 from drakkar.kube.informers import Informer
 from drakkar.kube.resources import DEVICE_CLASSES, NODES, PODS, RESOURCE_SLICES
+from drakkar.kube.simulated import simulated
 
 if TYPE_CHECKING:
     from drakkar.cluster.controllers import ControllerGroup
@@ -62,6 +65,9 @@ class Cluster:
         port: of the API server; 0 takes the port used last time, or a free one.
         runtime: auto, runc or process.
         images: OCI image layout folders for containers that want a real image.
+        clock: the cluster's time; a simulated one (`simulation.simulated_clock`) needs its own event loop.
+        seed: what UIDs, generated names, jitter and simulated containers are drawn from; the fleet's by default.
+        lasting: seconds after which simulated time stands still.
         certificates: on their way already, where the caller could begin them earlier than this module was loaded.
         progress: hears one line about each step.
         fleet: whose workloads are applied and whose faults are scheduled; its nodes are among `nodes`.
@@ -77,6 +83,8 @@ class Cluster:
         runtime: str = "auto",
         images: Sequence[Path] = (),
         clock: Clock | None = None,
+        seed: int | None = None,
+        lasting: float | None = None,
         certificates: pki.Preparation | None = None,
         progress: Progress = lambda _: None,
         fleet: Fleet | None = None,
@@ -87,6 +95,9 @@ class Cluster:
         self._requests = list(nodes)
         self._port, self._runtime_name, self._images = port, runtime, tuple(images)
         self._clock = clock or SystemClock()
+        self._lasting = lasting
+        self.chance = Chance(seed, self._clock.monotonic)
+        self._simulation = Simulation(self._clock, seed, progress)
         self._certificates = certificates
         self._progress = progress
         self._fleet = fleet
@@ -106,9 +117,11 @@ class Cluster:
     async def start(self) -> None:
         """Return when the API is served, every node is registered and its devices are published."""
         try:
+            self._simulation.begin()
             await self.start_control_plane()
             await self.start_nodes()
             await self._begin_fleet()
+            await self._simulation.go(self._lasting)
         except OSError as error:
             await self.stop()
             raise DrakkarError(
@@ -132,7 +145,13 @@ class Cluster:
         families = catalog.families(request.model for request in self._requests)
         hidden = [pattern for family in families for pattern in family.host_files]
         self.runtime = choose_runtime(
-            self._runtime_name, self.where.data / "runtime", layouts=self._images, hidden=hidden
+            self._runtime_name,
+            self.where.data / "runtime",
+            layouts=self._images,
+            hidden=hidden,
+            clock=self._clock,
+            chance=self.chance,
+            rules=self._fleet.behaviours if self._fleet is not None else (),
         )
         self.where.runtime_name.write_text(self.runtime.name)
         store = Store(Log(self.where.data / "store")) if self.where.durable else Store()
@@ -141,7 +160,7 @@ class Cluster:
         token = _persistent_secret(self.where.data / "admin.token")
         tokens = Tokens(keys.token_key.read_bytes())
         tokens.add(token, ADMIN)
-        self.server = ApiServer(store, clock=self._clock, tokens=tokens)
+        self.server = ApiServer(store, clock=self._clock, tokens=tokens, chance=self.chance)
         self._closing.push_async_callback(self.server.close)
         if self._recorded is not None:
             from drakkar.cluster.replay import restore
@@ -208,7 +227,7 @@ class Cluster:
 
     async def add_nodes(self, requests: Sequence[NodeRequest]) -> None:
         """Add simulated nodes to the running cluster; return when their devices are in the API."""
-        from drakkar.cluster.nodes import EmbeddedNode, start_all
+        from drakkar.cluster.nodes import START_AT_ONCE, EmbeddedNode, start_all
 
         fresh = []
         for request in requests:
@@ -222,6 +241,7 @@ class Cluster:
                 client_for=self.client_for,
                 pods=self._pods,
                 clock=self._clock,
+                chance=self.chance,
             )
             self.nodes[request.name] = node
             fresh.append(node)
@@ -234,12 +254,14 @@ class Cluster:
             model = node.machine.devices()[0].model if count else "no devices"
             self._progress(f"node {node.name}: {count} × {model}")
 
-        await start_all(fresh, done=ready)
+        # Side by side they would come up in whichever order their files and sockets were ready.
+        await start_all(fresh, done=ready, at_once=START_AT_ONCE if simulated(self._clock) is None else 1)
         await self._published({node.name for node in fresh})
         self._write_record()
 
     async def stop(self) -> None:
         """End everything in the reverse order; containers are killed."""
+        self._simulation.stop()
         if self._schedule is not None:
             await self._schedule.stop()
         nodes, self.nodes = list(self.nodes.values()), {}
@@ -296,6 +318,7 @@ class Cluster:
             self.client_for("system:kube-scheduler", ("system:masters",), "kube-scheduler/v1.37.2"),
             clock=self._clock,
             left_alone=left_alone,
+            chance=self.chance,
         )
         await asyncio.gather(controllers.start(), scheduler.start())
         self._closing.push_async_callback(controllers.stop)
@@ -393,6 +416,7 @@ class Cluster:
             "runtime": self.runtime.name,
             "data": str(self.where.data) if self.where.durable else "",
             "pods": len(pods),
+            "time": self._simulation.status(),
             "nodes": [
                 node.summary() | {"ready": _ready(nodes.get(node.name))} for _, node in sorted(self.nodes.items())
             ],

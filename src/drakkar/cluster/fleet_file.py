@@ -13,10 +13,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from drakkar.api import names
-from drakkar.cel.libraries.times import parse_duration
+from drakkar.cluster.fleet_fields import (
+    MAX_NODES,
+    RACK_LABEL,
+    ZONE_LABEL,
+    Field,
+    label_word,
+    labels_of,
+    model_of,
+    taint_of,
+)
 from drakkar.cluster.requests import NodeRequest
 from drakkar.errors import DrakkarError
 from drakkar.evidence.snapshot import Manifest
@@ -24,12 +33,7 @@ from drakkar.kube import yamltext
 
 __all__ = ["RACK_LABEL", "ZONE_LABEL", "Fleet", "TimedFault", "read_fleet"]
 
-ZONE_LABEL: Final = "topology.kubernetes.io/zone"
-RACK_LABEL: Final = "drakkar.dev/rack"
-MAX_NODES: Final = 5000
 _MAX_BYTES: Final = 8 << 20
-_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_TAINT: Final = re.compile(r"(?P<key>[^=:]+)(=(?P<value>[^=:]*))?:(?P<effect>[^=:]+)")
 _PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
 _PADDED: Final = re.compile(r"index(?::0?([1-9]))?")
 _PLACEHOLDERS: Final = "{model}, {index} ({index:03} has three digits), {zone} and {rack}"
@@ -78,7 +82,7 @@ def read_fleet(file: Path, *, manifests: ManifestReader, others: Iterable[str] =
 
     Raises `DrakkarError`; its subject is the file with the path of the field (``fleet.yaml: nodes[0].model``).
     """
-    root = _Field(str(file), "", _load(file))
+    root = Field(str(file), "", _load(file))
     known = root.mapping("nodes, workloads and faults", ("nodes", "workloads", "faults"))
     nodes = _Nodes(others)
     for group in known["nodes"].items("a list of groups of nodes"):
@@ -109,68 +113,6 @@ def _load(file: Path) -> Any:
         raise DrakkarError(f"{where}: {error.problem}", reason="InvalidYaml", subject=where) from None
 
 
-class _Field:
-    """A value of the file with its path."""
-
-    def __init__(self, file: str, path: str, value: Any) -> None:
-        self.file, self.path, self.value = file, path, value
-
-    def wrong(self, message: str, expected: str = "") -> NoReturn:
-        raise DrakkarError(
-            message, reason="InvalidFleet", subject=f"{self.file}: {self.path}" if self.path else self.file,
-            expected=expected,
-        )  # fmt: skip
-
-    def child(self, key: str | int, value: Any) -> _Field:
-        step = f"[{key}]" if isinstance(key, int) else f".{key}" if self.path else key
-        return _Field(self.file, self.path + step, value)
-
-    def mapping(self, expected: str, known: Sequence[str]) -> dict[str, _Field]:
-        """A field for every known key; those that are not there have the value None."""
-        if not isinstance(self.value, dict):
-            self.wrong(f"{self._shown()} is no mapping", expected)
-        for key in self.value:
-            if key not in known:
-                near = difflib.get_close_matches(key, known, 1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
-                self.child(key, None).wrong(f"unknown field {key!r}{hint}", "one of " + ", ".join(known))
-        return {key: self.child(key, self.value.get(key)) for key in known}
-
-    def items(self, expected: str) -> list[_Field]:
-        if self.value is None:
-            return []
-        if not isinstance(self.value, list):
-            self.wrong(f"{self._shown()} is no list", expected)
-        return [self.child(index, value) for index, value in enumerate(self.value)]
-
-    def text(self, expected: str) -> str:
-        if not isinstance(self.value, str) or not self.value:
-            self.wrong(f"{self._shown()} is no text" if self.value is not None else "a text is missing", expected)
-        return self.value
-
-    def count(self, default: int) -> int:
-        if self.value is None:
-            return default
-        if isinstance(self.value, bool) or not isinstance(self.value, int) or not 0 <= self.value <= MAX_NODES:
-            self.wrong(f"{self._shown()} is no number of nodes", f"a whole number, at most {MAX_NODES}")
-        return self.value
-
-    def seconds(self) -> float:
-        """A duration as Go writes it, or a number of seconds."""
-        value = self.value
-        if isinstance(value, str):
-            nanoseconds = parse_duration(value)
-            value = None if nanoseconds is None else nanoseconds / 1e9
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 10**9:
-            shown = self._shown() + " is no duration" if self.value is not None else "a duration is missing"
-            self.wrong(shown, "30s, 2m, 1h30m, 500ms, or a number of seconds")
-        return float(value)
-
-    def _shown(self) -> str:
-        shown = repr(self.value)
-        return shown if len(shown) <= 60 else shown[:57] + "..."
-
-
 class _Nodes:
     """The nodes found so far, and where each stands."""
 
@@ -179,15 +121,15 @@ class _Nodes:
         self.places: dict[str, _Place] = {name: _Place() for name in others}
         self._of_model: Counter[str] = Counter()
 
-    def add(self, group: _Field) -> None:
+    def add(self, group: Field) -> None:
         fields = group.mapping(
             "a group of nodes: model, count, …", ("model", "count", "name", "labels", "taints", "zones", "racks")
         )
-        model = _model(fields["model"])
+        model = model_of(fields["model"])
         count = fields["count"].count(1)
         pattern = fields["name"].text("a pattern such as gpu-{rack}-{index}") if fields["name"].value else ""
         places = _places(fields["zones"], fields["racks"])
-        taints = tuple(_taint(field) for field in fields["taints"].items("a list of taints"))
+        taints = tuple(taint_of(field) for field in fields["taints"].items("a list of taints"))
         if len(self.requests) + count > MAX_NODES:
             fields["count"].wrong("a fleet has too many nodes", f"at most {MAX_NODES}")
         for index in range(count):
@@ -205,22 +147,11 @@ class _Nodes:
             self._of_model[model] += count
 
 
-def _model(field: _Field) -> str:
-    from drakkar.drivers.catalog import family_of
-
-    model = field.text("a model of a machine; `drakkar models` lists them")
-    try:
-        family_of(model)
-    except DrakkarError as error:
-        field.wrong(error.message, error.expected)
-    return model
-
-
-def _places(zones: _Field, racks: _Field) -> list[_Place]:
+def _places(zones: Field, racks: Field) -> list[_Place]:
     """Where the nodes of a group may stand, in order."""
     if not isinstance(zones.value, dict):
-        in_zones = [_word(zone) for zone in zones.items("a list of zones, or racks by zone")]
-        in_racks = [_word(rack) for rack in racks.items("a list of racks")]
+        in_zones = [label_word(zone) for zone in zones.items("a list of zones, or racks by zone")]
+        in_racks = [label_word(rack) for rack in racks.items("a list of racks")]
         if in_zones and in_racks:
             racks.wrong("which rack stands in which zone is not said", "zones: {zone-a: [rack-1, rack-2], zone-b: …}")
         return [_Place(zone) for zone in in_zones] or [_Place("", rack) for rack in in_racks] or [_Place()]
@@ -229,38 +160,19 @@ def _places(zones: _Field, racks: _Field) -> list[_Place]:
     found = []
     for zone, value in zones.value.items():
         below = zones.child(zone, value)
-        _word(below, zone)
-        rows = [_word(rack) for rack in below.items("a list of racks")]
+        label_word(below, zone)
+        rows = [label_word(rack) for rack in below.items("a list of racks")]
         found += [_Place(zone, rack) for rack in rows] or [_Place(zone)]
     return found or [_Place()]
 
 
-def _word(field: _Field, word: str = "") -> str:
-    """A name that becomes the value of a label."""
-    word = word or field.text("a name; numbers, and words such as y and no, in quotes")
-    for complaint in names.label_value(word):
-        field.wrong(f"{word!r} cannot be the value of a label", complaint)
-    return word
-
-
-def _labels(field: _Field, words: Mapping[str, Any], place: _Place) -> dict[str, str]:
+def _labels(field: Field, words: Mapping[str, Any], place: _Place) -> dict[str, str]:
     found = {ZONE_LABEL: place.zone, RACK_LABEL: place.rack}
     labels = {key: value for key, value in found.items() if value}
-    if field.value is not None and not isinstance(field.value, dict):
-        field.wrong(f"{field.value!r} is no mapping", "labels by key")
-    for key, value in (field.value or {}).items():
-        below = field.child(key, value)
-        for complaint in names.label_key(key):
-            below.wrong(f"{key!r} cannot be the key of a label", complaint)
-        if not isinstance(value, str):
-            below.wrong(f"{value!r} is no text", "a text; numbers, and words such as true and no, in quotes")
-        labels[key] = _filled(below, value, words)
-        for complaint in names.label_value(labels[key]):
-            below.wrong(f"{labels[key]!r} cannot be the value of a label", complaint)
-    return labels
+    return labels | labels_of(field, lambda below, value: _filled(below, value, words))
 
 
-def _filled(field: _Field, pattern: str, words: Mapping[str, Any]) -> str:
+def _filled(field: Field, pattern: str, words: Mapping[str, Any]) -> str:
     def word(match: re.Match[str]) -> str:
         padded = _PADDED.fullmatch(match[1])
         if padded:
@@ -274,26 +186,7 @@ def _filled(field: _Field, pattern: str, words: Mapping[str, Any]) -> str:
     return _PLACEHOLDER.sub(word, pattern)
 
 
-def _taint(field: _Field) -> dict[str, str]:
-    """``key=value:NoSchedule`` as kubectl writes it, or the object."""
-    if isinstance(field.value, str):
-        match = _TAINT.fullmatch(field.value)
-        if match is None:
-            field.wrong(f"{field.value!r} is no taint", "key=value:NoSchedule")
-        taint = {key: value for key, value in match.groupdict().items() if value}
-    else:
-        parts = field.mapping("key=value:NoSchedule, or key, value and effect", ("key", "value", "effect"))
-        taint = {key: part.text(f"the {key} of a taint") for key, part in parts.items()
-                 if key != "value" or part.value}  # fmt: skip
-    complaints = names.label_key(taint["key"]) + names.label_value(taint.get("value", ""))
-    if complaints:
-        field.wrong("the taint has no valid key or value", complaints[0])
-    if taint["effect"] not in _EFFECTS:
-        field.wrong(f"{taint['effect']!r} is no effect of a taint", "one of " + ", ".join(_EFFECTS))
-    return taint
-
-
-def _workloads(field: _Field, file: Path, manifests: ManifestReader) -> Iterator[Manifest]:
+def _workloads(field: Field, file: Path, manifests: ManifestReader) -> Iterator[Manifest]:
     """A file or folder beside the fleet file, or an object as it stands."""
     if isinstance(field.value, str):
         yield from manifests([str(file.parent / field.text("a file"))])
@@ -305,7 +198,7 @@ def _workloads(field: _Field, file: Path, manifests: ManifestReader) -> Iterator
     yield Manifest(f"{field.file}: {field.path}", 0, field.value)
 
 
-def _faults(field: _Field, nodes: _Nodes) -> Iterator[TimedFault]:
+def _faults(field: Field, nodes: _Nodes) -> Iterator[TimedFault]:
     """One fault, or one for each node of a rack or zone."""
     from drakkar.cluster.faults import FAULTS, ClusterFault
 

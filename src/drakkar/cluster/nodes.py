@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -27,6 +27,7 @@ from drakkar.kube.clock import Clock, ShiftedClock
 from drakkar.kube.events import EventRecorder
 from drakkar.kube.informers import Informer
 
+START_AT_ONCE: Final = 8
 DRIVER_GROUPS = ("system:serviceaccounts", "system:serviceaccounts:drakkar-system")
 
 
@@ -147,7 +148,9 @@ class EmbeddedNode:
         await self.kubelet.start()
 
 
-async def start_all(nodes: Sequence[EmbeddedNode], *, at_once: int = 8, done: Callable[[EmbeddedNode], None]) -> None:
+async def start_all(
+    nodes: Sequence[EmbeddedNode], *, at_once: int = START_AT_ONCE, done: Callable[[EmbeddedNode], None]
+) -> None:
     """Start `nodes`, a few at a time so that the loop stays free for clients; the first failure is raised."""
     gate = asyncio.Semaphore(at_once)
 
