@@ -15,31 +15,7 @@ from drakkar.drivers.gpu import process
 from drakkar.drivers.gpu.predecessor import NvidiaCheckpoint
 from drakkar.errors import DrakkarError
 from drakkar.preparation.values import ClaimUID
-
-
-def entry(uid: str, device: str, *, state: str = "PrepareCompleted", name: str = "c", info: str = "") -> dict[str, Any]:
-    """A prepared claim as version 2 has it."""
-    ids = [f"k8s.{DRIVER}/claim={uid}-{device}"]
-    prepared = {"Requests": ["gpu"], "PoolName": "n1", "DeviceName": device, "CDIDeviceIDs": ids}
-    return {
-        "checkpointState": state,
-        "status": {"allocation": {"devices": {"results": []}}},
-        "preparedDevices": [
-            {"devices": [{"gpu": {"info": {"note": info}, "device": prepared}, "mig": None}], "configState": {}}
-        ],
-        "name": name,
-        "namespace": "team-a",
-    }
-
-
-def checkpoint(boot_id: str, claims: dict[str, dict[str, Any]], *, versions: str = "12") -> dict[str, Any]:
-    """The document of NVIDIA's driver with right checksums."""
-    completed = {uid: claim for uid, claim in claims.items() if claim["checkpointState"] == "PrepareCompleted"}
-    first = {uid: {key: claim[key] for key in ("status", "preparedDevices")} for uid, claim in completed.items()}
-    document: dict[str, Any] = {"checksum": 0, "v1": {"preparedClaims": first} if first else {}}
-    if "2" in versions:
-        document["v2"] = {"checksum": 0, "preparedClaims": claims, "nodeBootID": boot_id}
-    return nvidia.signed(document)
+from tests.checkpoints import checkpoint, entry
 
 
 class Node(GpuNode):

@@ -31,11 +31,12 @@ class DriverFailed(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one container printed: device nodes (path and numbers) and the lines of nvidia-smi -L."""
+    """What one container printed: device nodes (path and numbers), the lines of nvidia-smi -L, limits of memory."""
 
     nodes: frozenset[str] = frozenset()
     lines: tuple[str, ...] = ()
     environment: frozenset[str] = frozenset()
+    limits: tuple[str, ...] = ()
 
     @property
     def gpus(self) -> frozenset[str]:
@@ -90,6 +91,8 @@ class Driver:
         machine = self.machine
         for index, profile in self.setup.mig if not machine.devices()[0].mig_enabled else ():
             machine.create_mig(index, profile)
+        if self.setup.version and machine.driver_version != self.setup.version:
+            machine.load_driver(self.setup.version)
         at = self.cluster.layout
         already = self.log.count(_READY)
         command = [
@@ -156,7 +159,8 @@ def seen(cluster: RealCluster, namespace: str, pod: str, uid: str, container: st
         if "SEEN" in lines:
             nodes = frozenset(line.removeprefix("NODE ") for line in lines if line.startswith("NODE "))
             variables = frozenset(line.removeprefix("ENV ") for line in lines if line.startswith("ENV "))
-            return Seen(nodes, tuple(line.strip() for line in lines if "UUID: " in line), variables)
+            limits = tuple(line.removeprefix("LIMIT ") for line in lines if line.startswith("LIMIT "))
+            return Seen(nodes, tuple(line.strip() for line in lines if "UUID: " in line), variables, limits)
         if time.monotonic() > end:
             raise AssertionError(f"container {container} of {namespace}/{pod} printed only: {lines}")
         time.sleep(0.02)

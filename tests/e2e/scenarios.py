@@ -5,8 +5,9 @@ command and grace period filled in, and containers that name no claims have all 
 
     ready: [POD, …]        become Ready; all pods of the file if the key is missing
     pods: {SELECTOR: N}    so many pods with that label become Ready or succeed
-    sees: {PLACE: {gpus, migs, models, environment}}   how many whole GPUs, MIG devices; a pattern for each line of
-                                          nvidia-smi -L; variables of CUDA, as NAME=value
+    sees: {PLACE: {gpus, migs, models, environment, limits}}   how many whole GPUs, MIG devices; a pattern for each
+                                          line of nvidia-smi -L; variables of CUDA, as NAME=value; what the driver
+                                          lets it have of each GPU's memory, as `N MiB` or `[N/A]`
     distinct | same: [PLACE, …]           these see different, or the same, hardware
     unschedulable: {POD: PATTERN}         stays Pending; the scheduler's message
     refused: {POD: PATTERN}               stays ContainerCreating; the event of the failed prepare
@@ -28,7 +29,8 @@ from tools.realkube import images
 #: What a container does: show its device nodes by number, then what nvidia-smi finds behind them, then wait.
 LOOK = (
     "for n in /dev/nvidia[0-9]* /dev/nvidia-caps/*; do [ -c $n ] && stat -c 'NODE %n %t:%T' $n; done; "
-    "nvidia-smi -L; env | grep ^CUDA_ | sed 's/^/ENV /'; echo SEEN; "
+    "nvidia-smi -L; nvidia-smi --query-gpu=memory.limit --format=csv,noheader | sed 's/^/LIMIT /'; "
+    "env | grep ^CUDA_ | sed 's/^/ENV /'; echo SEEN; "
 )
 _WAIT = "trap 'exit 0' TERM; sleep 3600 & wait"
 
@@ -38,11 +40,14 @@ DRIVERS: dict[str, DriverSetup]
 
 @dataclass(frozen=True, slots=True)
 class DriverSetup:
-    """A driver on a machine: the model, more options, static MIG instances as (GPU index, profile)."""
+    """A driver on a machine: the model, more options, static MIG instances as (GPU index, profile), and the version
+    of NVIDIA's driver where it is not the usual one.
+    """
 
     model: str = "dgx-h100"
     options: tuple[str, ...] = ()
     mig: tuple[tuple[int, str], ...] = ()
+    version: str = ""
 
 
 DRIVERS = {
@@ -50,6 +55,8 @@ DRIVERS = {
     "dynamic-mig": DriverSetup(options=("--dynamic-mig",)),
     "static-mig": DriverSetup(mig=((0, "3g.40gb"), (0, "3g.40gb"), (1, "1g.10gb"), (1, "2g.20gb"))),
     "shares-memory": DriverSetup(options=("--shares=memory",)),
+    "shares-enforced": DriverSetup(options=("--shares=memory",), version="615.43.02"),
+    "shares-by-mps": DriverSetup(options=("--shares=memory", "--enforce-memory=mps")),
     "shares-unlimited": DriverSetup(options=("--shares=unlimited",)),
     "shares-4": DriverSetup(options=("--shares=4",)),
 }

@@ -60,5 +60,7 @@ def _check(place: str, seen: Seen, wanted: dict[str, Any]) -> None:
         assert len(capabilities) == 2 * wanted["migs"], f"{place} has the nodes {seen.nodes}"
     for variable in wanted.get("environment", ()):
         assert variable in seen.environment, f"{place} has the environment {seen.environment}"
+    if "limits" in wanted:
+        assert list(seen.limits) == wanted["limits"], f"{place} sees {seen}"
     if "models" in wanted:
         assert all(re.search(wanted["models"], line) for line in seen.lines), f"{place} sees {seen.lines}"

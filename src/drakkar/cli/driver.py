@@ -46,6 +46,13 @@ def command() -> None:
 @click.option(
     "--shares", default="", metavar="memory|unlimited|N", help="Let claims share a GPU: by memory, or in N shares."
 )
+@click.option(
+    "--enforce-memory",
+    type=click.Choice(["auto", "cgroup", "mps", "none"]),
+    default="auto",
+    show_default=True,
+    help="What holds containers to shares of memory; auto: control groups where the driver can (R615), else nothing.",
+)
 @click.option("--adopt", is_flag=True, help="Take over the claims that NVIDIA's driver has prepared on this node.")
 @click.option("--hand-back", is_flag=True, help="Leave the node with its prepared claims to NVIDIA's driver; end.")
 @click.option(
@@ -54,6 +61,12 @@ def command() -> None:
     envvar="HTTP_ENDPOINT",
     metavar="[HOST]:PORT",
     help="Serve /metrics, /healthz, /readyz and /debug/state there.",
+)
+@click.option(
+    "--otlp",
+    default="",
+    metavar="URL",
+    help="Send spans to this OpenTelemetry collector; else as OTEL_* variables say.",
 )
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @connection
@@ -66,9 +79,11 @@ def gpu(
     instance: str,
     dynamic_mig: bool,
     shares: str,
+    enforce_memory: Literal["auto", "cgroup", "mps", "none"],
     adopt: bool,
     hand_back: bool,
     http_address: str,
+    otlp: str,
     log_format: Literal["text", "json"],
     kubeconfig: Path | None,
     context: str,
@@ -94,7 +109,8 @@ def gpu(
         instance=instance,
         http_address=http_address,
         adopt=adopt,
-        options=PublishOptions(dynamic_mig=dynamic_mig, shares=_shares(shares)),
+        otlp=otlp,
+        options=PublishOptions(dynamic_mig=dynamic_mig, shares=_shares(shares), enforcement=enforce_memory),
         on_ready=lambda _: click.echo("ready: slices published, plugin serving", err=True),
     )
 

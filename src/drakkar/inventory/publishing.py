@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,10 +45,19 @@ class SlicePublisher:
     """Publishes the pools of `driver` on `node_name` through `client`.
 
     Give it pools with `publish` at any time; `settled` waits until the last one is in the API. Failures are retried
-    with growing pauses; the last one is in `error`.
+    with growing pauses; the last one is in `error`. Each reconciliation runs inside `around()` (a span, say).
     """
 
-    def __init__(self, client: Client, *, driver: str, node_name: str, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        driver: str,
+        node_name: str,
+        clock: Clock | None = None,
+        around: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    ) -> None:
+        self._around = around
         self.driver = driver
         self.node_name = node_name
         self.error: Exception | None = None
@@ -143,7 +153,8 @@ class SlicePublisher:
             target = self._wanted
             try:
                 if self._pool is not None:
-                    await self._reconcile()
+                    with self._around():
+                        await self._reconcile()
             except (DrakkarError, OSError, TimeoutError) as error:
                 failures += 1
                 self.error = error

@@ -15,6 +15,7 @@ from drakkar.drivers.gpu.kind import GpuKind
 from drakkar.drivers.gpu.mps import MpsDaemons
 from drakkar.drivers.gpu.predecessor import NvidiaCheckpoint
 from drakkar.drivers.kit import NodeDriver
+from drakkar.drivers.kit.tracing import OFF, Tracing
 from drakkar.errors import DrakkarError
 from drakkar.hardware.machine import MachineEvent
 from drakkar.inventory.publishing import SlicePublisher
@@ -49,6 +50,7 @@ class GpuDriver:
         options: PublishOptions | None = None,
         instance: str = "",
         adopt: bool = False,
+        spans: Tracing = OFF,
     ) -> None:
         self.machine = machine
         self._clock = clock or SystemClock()
@@ -71,6 +73,7 @@ class GpuDriver:
             clock=clock,
             instance=instance,
             predecessor=NvidiaCheckpoint(plugins_dir / DRIVER, machine.boot_id) if adopt else None,
+            spans=spans,
         )
         self._mps.tell = self._node.tell
         self._seen = -1

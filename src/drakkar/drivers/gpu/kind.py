@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from drakkar.drivers.gpu import configs, edits
 from drakkar.drivers.gpu.mps import MpsDaemons, MpsGroup
+from drakkar.drivers.gpu.shares import MemoryEnforcement, share
 from drakkar.drivers.kit import AllocatedClaim, AllocatedDevice, DeviceKind, Edits, Health, PreparationError
 from drakkar.hardware.machine import DeviceNode
 from drakkar.inventory.slices import Pool
@@ -73,6 +74,7 @@ class GpuKind(DeviceKind):
         self.machine = machine
         self.node_name = node_name
         self.options = options
+        self._enforcement = MemoryEnforcement(machine, options.enforcement)
         self._common: tuple[object, dict[str, Any]] | None = None
 
     # --- publishing -------------------------------------------------------------------------------------------------
@@ -80,12 +82,15 @@ class GpuKind(DeviceKind):
     def pool(self) -> Pool | None:
         """All devices as NVIDIA's driver names them; None while the kernel module is not loaded."""
         gpus = self.machine.devices()
-        if not gpus:
+        if not gpus or (self.options.shares and self._enforcement.missing()):
             return None
-        return published.published_pool(gpus, self.node_name, self.options)
+        told = self._enforcement.by_kind() if self.options.shares else None
+        return published.published_pool(gpus, self.node_name, self.options, told)
 
     def not_ready(self) -> str:
         """What keeps the machine from having devices."""
+        if self.machine.devices() and (missing := self._enforcement.missing()):
+            return missing
         faults = self.machine.faults()
         return "; ".join(fault.message for fault in faults) or "the machine has no NVIDIA GPU"
 
@@ -118,9 +123,18 @@ class GpuKind(DeviceKind):
                     reason="DeviceGone",
                     subject=device.device,
                 )
+            if share([device], device.device):
+                self._enforcement.check(placement.kind, device.device)
             config = self._config(claim, device)
             if config.strategy == "MPS":
                 self._check_mps(config, placement, device)
+            elif self._shares_by_mps(device):
+                raise PreparationError(
+                    f"device {device.device}: shares of memory are enforced by MPS on this node;"
+                    f" sharing.strategy {config.strategy} does not go together with that",
+                    reason="InvalidConfig",
+                    subject=device.device,
+                )
 
     def edits(self, claim: AllocatedClaim) -> Edits:
         """Control nodes, libraries and nvidia-smi once; each device's own nodes."""
@@ -131,6 +145,10 @@ class GpuKind(DeviceKind):
             assert self._mps is not None
             for name in names:
                 devices[name] = {**devices[name], **self._mps.edits(group)}
+        for name in devices if any(device.consumed_capacity for device in claim.devices) else ():
+            placement = self._placement(name)
+            if hooks := self._enforcement.hooks(claim, name, placement.kind, placement.uuid):
+                devices[name] = {**devices[name], "hooks": hooks}
         token = self.edits_token()
         if self._common is None or self._common[0] != token:
             self._common = (token, edits.common_edits(self.machine))
@@ -173,7 +191,7 @@ class GpuKind(DeviceKind):
 
     def needs_activation(self, claim: AllocatedClaim) -> bool:
         """Dynamic MIG instances and time slices are hardware; a whole GPU as it is needs nothing."""
-        return self.options.dynamic_mig or bool(claim.configs)
+        return self.options.dynamic_mig or bool(claim.configs) or self._by_mps(claim)
 
     async def activate(self, claim: AllocatedClaim) -> None:
         """Makes dynamic MIG instances at their allocated places and sets time slices."""
@@ -192,7 +210,7 @@ class GpuKind(DeviceKind):
         """Ends MPS daemons, destroys the claim's dynamic MIG instances, with the last one MIG mode; sets time slices
         back.
         """
-        if self._mps is not None and claim.configs:
+        if self._mps is not None and (claim.configs or self.options.enforcement == "mps"):
             await self._mps.stop(claim.claim.uid, [gpu for group, _ in self._mps_groups(claim) for gpu in group.gpus])
         for device in claim.devices:
             try:
@@ -240,12 +258,22 @@ class GpuKind(DeviceKind):
 
     def _config(self, claim: AllocatedClaim, device: AllocatedDevice) -> configs.DeviceConfig:
         placement = self._placement(device.device)
-        return configs.config_for(claim.configs, device.request, device.device, placement.kind)
+        config = configs.config_for(claim.configs, device.request, device.device, placement.kind)
+        if not config.strategy and self._shares_by_mps(device):
+            return replace(config, strategy="MPS")
+        return config
+
+    def _shares_by_mps(self, device: AllocatedDevice) -> bool:
+        """Whether it is a share of memory that MPS has to enforce."""
+        return self.options.enforcement == "mps" and share([device], device.device) > 0
+
+    def _by_mps(self, claim: AllocatedClaim) -> bool:
+        return any(self._shares_by_mps(device) for device in claim.devices)
 
     def _check_mps(self, config: configs.DeviceConfig, placement: Placement, device: AllocatedDevice) -> None:
-        """MPS serves whole devices of one claim, where the machine has its daemon."""
+        """MPS serves whole devices of one claim, where the machine has its daemon; shares where it enforces them."""
         path = device.device
-        if device.share_id is not None:
+        if device.share_id is not None and not self._shares_by_mps(device):
             raise PreparationError(
                 f"device {path}: sharing.strategy MPS does not go together with shares of a device",
                 reason="InvalidConfig",
@@ -272,6 +300,7 @@ class GpuKind(DeviceKind):
     def _mps_groups(self, claim: AllocatedClaim) -> list[tuple[MpsGroup, list[str]]]:
         """The daemons that `claim` needs, each with the names of its devices: one for each config that asks for MPS."""
         groups: list[tuple[configs.DeviceConfig, list[Placement], list[str]]] = []
+        shared = {device.device for device in claim.devices if device.share_id is not None}
         for device in claim.devices:
             try:
                 placement = self._placement(device.device)
@@ -283,6 +312,8 @@ class GpuKind(DeviceKind):
             known = next((group for group in groups if group[0] == config), None)
             if known is None:
                 groups.append(known := (config, [], []))
+            if device.device in known[2]:
+                continue  # two shares of one GPU are one
             known[1].append(placement)
             known[2].append(device.device)
         return [
@@ -290,8 +321,17 @@ class GpuKind(DeviceKind):
                 MpsGroup(
                     claim.claim.uid,
                     tuple(sorted(placement.uuid for placement in placements)),
-                    tuple(placement.gpu.index for placement in placements if placement.profile is None),
+                    tuple(
+                        placement.gpu.index
+                        for placement, name in zip(placements, names, strict=True)
+                        if placement.profile is None and name not in shared  # other claims' daemons are beside it
+                    ),
                     config.mps or configs.MpsLimits(),
+                    {
+                        placement.uuid: amount
+                        for placement, name in zip(placements, names, strict=True)
+                        if (amount := share(claim.devices, name))
+                    },
                 ),
                 names,
             )

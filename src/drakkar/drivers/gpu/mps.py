@@ -20,8 +20,8 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,12 +46,16 @@ PIPES_IN_CONTAINER, SHM_IN_CONTAINER = "/tmp/nvidia-mps", "/dev/shm"  # noqa: S1
 
 @dataclass(frozen=True, slots=True)
 class MpsGroup:
-    """The devices of a claim that one daemon serves; `uuids` of GPUs or MIG devices, `gpus` indices of whole GPUs."""
+    """The devices of a claim that one daemon serves; `uuids` of GPUs or MIG devices, `gpus` indices of whole GPUs.
+
+    `shares` are MiB by UUID: what the claim has of a device that others have shares of, too.
+    """
 
     claim: ClaimUID
     uuids: tuple[str, ...]
     gpus: tuple[int, ...]
     limits: MpsLimits
+    shares: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -65,9 +69,10 @@ class MpsGroup:
             told.append(f"set_default_active_thread_percentage {self.limits.active_thread_percentage}")
         for index, uuid in enumerate(self.uuids):
             limits = self.limits.pinned_memory
-            limit = limits.get(uuid, limits.get(str(index), limits.get("")))
-            if limit is not None:
-                told.append(f"set_default_device_pinned_mem_limit {uuid} {limit}M")
+            asked = (limits.get(uuid, limits.get(str(index), limits.get(""))), self.shares.get(uuid))
+            bounds = [bound for bound in asked if bound is not None]
+            if bounds:
+                told.append(f"set_default_device_pinned_mem_limit {uuid} {min(bounds)}M")
         return told
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from drakkar.drivers.gpu.driver import GpuDriver
 from drakkar.drivers.gpu.predecessor import NvidiaCheckpoint
-from drakkar.drivers.kit import takeover
+from drakkar.drivers.kit import takeover, tracing
 from drakkar.drivers.kit.cdi_files import ClaimFiles
 from drakkar.drivers.kit.driver import JOURNAL_NAME
 from drakkar.drivers.kit.endpoint import Endpoint, parse_address
@@ -61,6 +61,7 @@ def run(
     instance: str = "",
     http_address: str = "",
     adopt: bool = False,
+    otlp: str = "",
     on_ready: Callable[[GpuDriver], None] | None = None,
 ) -> None:
     """Runs the driver on a machine, real or simulated, until SIGTERM or SIGINT; returns when everything is closed.
@@ -70,11 +71,13 @@ def run(
         kubeconfig: as kubectl takes it; None: KUBECONFIG, the default file, or the pod's service account.
         http_address: where `/metrics`, `/healthz`, `/readyz` and `/debug/state` are served; nowhere if empty.
         adopt: take over what NVIDIA's driver prepared on this node.
+        otlp: URL of an OpenTelemetry collector for spans; else as the OTEL_* variables say.
         on_ready: called once, when slices are published and the socket serves.
 
     Raises:
-        DrakkarError: unreadable kubeconfig, another plugin serving, directories not writable.
+        DrakkarError: unreadable kubeconfig, another plugin serving, directories not writable, no exporter for spans.
     """
+    spans = tracing.configured(f"drakkar-{DRIVER}", otlp)
     transport = HttpsTransport(kubeconfigs.load(kubeconfig, context=context))
     client = Client(transport, user_agent="drakkar-gpu-driver", field_manager="gpu.nvidia.com")
 
@@ -89,10 +92,12 @@ def run(
                 instance=instance,
                 http_address=http_address,
                 adopt=adopt,
+                spans=spans,
                 on_ready=on_ready,
             )
         finally:
             await client.close()
+            spans.shutdown()
 
     asyncio.run(main())
 
@@ -128,6 +133,7 @@ async def serve(
     instance: str = "",
     http_address: str = "",
     adopt: bool = False,
+    spans: tracing.Tracing = tracing.OFF,
     on_ready: Callable[[GpuDriver], None] | None = None,
     stop: asyncio.Event | None = None,
 ) -> None:
@@ -144,6 +150,7 @@ async def serve(
         options=options,
         instance=instance,
         adopt=adopt,
+        spans=spans,
     )
     endpoint = Endpoint(driver.node)
     if http_address:  # before the driver: what keeps it from starting to serve is what one asks for

@@ -13,12 +13,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from drakkar.api.identities import DeviceKey
-from drakkar.drivers.kit import handover, logs, takeover
+from drakkar.drivers.kit import handover, logs, takeover, tracing
 from drakkar.drivers.kit.allocation import AllocatedClaim, AllocatedDevice, allocated_claim, from_journal
 from drakkar.drivers.kit.cdi_files import ClaimFiles
 from drakkar.drivers.kit.figures import Figures
@@ -61,6 +62,7 @@ class NodeDriver:
         boot_id: identity of the machine's boot; claims of another boot are forgotten. Default: this host's.
         instance: a name of its own for a second instance during a rolling update.
         predecessor: another driver of this name whose prepared claims are taken over at the start.
+        spans: where its work is told to, call by call and phase by phase (`tracing.configured`).
     """
 
     def __init__(
@@ -77,8 +79,10 @@ class NodeDriver:
         clock: Clock | None = None,
         instance: str = "",
         predecessor: Predecessor | None = None,
+        spans: tracing.Tracing = tracing.OFF,
     ) -> None:
         self.kind = kind
+        self._tracing = spans
         self._predecessor = predecessor
         self.node_name = node_name
         self.files = ClaimFiles(cdi_dir, kind.driver)
@@ -95,7 +99,9 @@ class NodeDriver:
         self._board = HealthBoard()
         self._waiting_reason = ""
         self._edits_token: object = None
-        self._publisher = SlicePublisher(client, driver=kind.driver, node_name=node_name, clock=clock)
+        self._publisher = SlicePublisher(
+            client, driver=kind.driver, node_name=node_name, clock=clock, around=lambda: self._span("publish")
+        )
         self._events = EventRecorder(client, kind.driver, node_name, clock=clock)
         self._server = PluginServer(
             kind.driver, self, plugins_dir=plugins_dir, registry_dir=registry_dir, instance=instance, clock=clock
@@ -247,7 +253,7 @@ class NodeDriver:
 
     async def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, PrepareResult]:
         """Makes the claims ready, side by side; one claim's failure is its own."""
-        with self.figures.call("prepare") as call:
+        with self.figures.call("prepare") as call, self._span("NodePrepareResources"):
             self._catch_up()
             answers = (self._answer(self._prepare(claim), claim, "prepare") for claim in claims)
             results = await self._side_by_side(answers)
@@ -256,7 +262,7 @@ class NodeDriver:
 
     async def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[ClaimUID, str]:
         """Undoes it; claims that are not known are done already."""
-        with self.figures.call("unprepare") as call:
+        with self.figures.call("unprepare") as call, self._span("NodeUnprepareResources"):
             self._catch_up()
             results = await self._side_by_side(
                 self._answer(self._unprepare(claim), claim, "unprepare") for claim in claims
@@ -283,31 +289,45 @@ class NodeDriver:
 
     async def _answer(self, call: Awaitable[PrepareResult], claim: ClaimRef, doing: str) -> PrepareResult:
         begun = self._clock.monotonic()
-        try:
-            result = await call
-            took = self._clock.monotonic() - begun
-            devices = [device.device_name for device in result.devices]
-            _log.info("%s: done", doing, extra=logs.about(claim, self.node_name, devices, took))
-            return result
-        except DrakkarError as error:
-            _log.warning("%s: %s", doing, error, extra=logs.about(claim, self.node_name))
-            return PrepareResult(error=_sentence(error))
-        except OSError as error:
-            _log.warning("%s: %s", doing, error, extra=logs.about(claim, self.node_name))
-            return PrepareResult(error=f"{self.driver_name} on {self.node_name}: {error}")
+        with self._span(doing, claim) as span:
+            try:
+                result = await call
+                took = self._clock.monotonic() - begun
+                devices = [device.device_name for device in result.devices]
+                span.note("devices", devices)
+                _log.info("%s: done", doing, extra=logs.about(claim, self.node_name, devices, took))
+                return result
+            except DrakkarError as error:
+                text = _sentence(error)
+            except OSError as error:
+                text = f"{self.driver_name} on {self.node_name}: {error}"
+            _log.warning("%s: %s", doing, text, extra=logs.about(claim, self.node_name))
+            span.fail(text)
+            return PrepareResult(error=text)
+
+    def _span(self, name: str, claim: ClaimRef | None = None) -> AbstractContextManager[tracing.Span]:
+        if self._tracing is tracing.OFF:
+            return self._tracing.span(name)
+        about = {"driver": self.driver_name, "node": self.node_name}
+        if claim is not None:
+            about |= {"claim.uid": claim.uid, "claim.namespace": claim.namespace, "claim.name": claim.name}
+        return self._tracing.span(name, about)
 
     async def _prepare(self, ref: ClaimRef) -> PrepareResult:
         async with self._locks.holding([_claim_key(ref)]):
             held = self._claims.claims.get(ref.uid)
             if held is not None and held.state == PREPARED:
                 return self._once_more(held)
-            claim = allocated_claim(ref, await self._fetch(ref), driver=self.driver_name, pool=self.node_name)
+            with self._span("read claim"):
+                found = await self._fetch(ref)
+            claim = allocated_claim(ref, found, driver=self.driver_name, pool=self.node_name)
             if not claim.devices:
                 return PrepareResult()
             self.kind.check(claim)
             deadline = self._clock.monotonic() + handover.WAIT_SECONDS
             while True:
-                await self._await_holders(claim, deadline)
+                with self._span("wait for holders"):
+                    await self._await_holders(claim, deadline)
                 async with self._locks.holding(self._keys_around(claim)):
                     try:
                         return await self._make_ready(claim)
@@ -322,19 +342,25 @@ class NodeDriver:
         intent = self._claims.begin(claim.claim, exclusive, shared=shared, detail=claim.to_json())
         try:
             if self.kind.needs_activation(claim):
-                await intent
-                await self.kind.activate(claim)
-                self.files.write(uid, self.kind.edits(claim))
+                with self._span("journal intent"):
+                    await intent
+                with self._span("device setup"):
+                    await self.kind.activate(claim)
+                with self._span("CDI write"):
+                    self.files.write(uid, self.kind.edits(claim))
             else:
                 # Only the CDI file is to be made. One that no journal knows is removed at the next start, so it need
                 # not wait for the barrier of the intent.
                 barrier = asyncio.ensure_future(intent)
                 await asyncio.sleep(0)
                 try:
-                    self.files.write(uid, self.kind.edits(claim))
+                    with self._span("CDI write"):
+                        self.files.write(uid, self.kind.edits(claim))
                 finally:
-                    await barrier
-            held = await self._claims.complete(uid, [self._prepared(uid, device) for device in claim.devices])
+                    with self._span("barrier"):
+                        await barrier
+            with self._span("journal completion"):
+                held = await self._claims.complete(uid, [self._prepared(uid, device) for device in claim.devices])
         except BaseException:
             await self._undo(claim)
             raise
@@ -371,9 +397,12 @@ class NodeDriver:
                 return PrepareResult()
             claim = from_journal(held.claim, held.detail)
             async with self._locks.holding(self._keys_around(claim)):
-                await self.kind.deactivate(self._not_held_by_others(claim))
-                self.files.remove(ref.uid)
-                await self._claims.release(ref.uid)
+                with self._span("device release"):
+                    await self.kind.deactivate(self._not_held_by_others(claim))
+                with self._span("CDI removal"):
+                    self.files.remove(ref.uid)
+                with self._span("journal release"):
+                    await self._claims.release(ref.uid)
             self._releases.announce()
             return PrepareResult()
 

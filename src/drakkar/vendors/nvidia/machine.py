@@ -70,3 +70,9 @@ class NvidiaMachine(Machine, Protocol):
 
     def mps_program(self) -> MpsProgram:
         """The control program of the Multi-Process Service; DrakkarError where there is none."""
+
+    def why_no_memory_limits(self) -> str:
+        """Why the driver cannot hold a container to a share of a GPU's memory; "" where it can."""
+
+    def memory_limit_hook(self, uuid: str, mebibytes: int) -> Mapping[str, Any]:
+        """The CDI hook (plain JSON) that holds a container to so much memory of the GPU with this UUID."""

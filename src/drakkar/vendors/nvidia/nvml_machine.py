@@ -17,7 +17,7 @@ from typing import Any
 
 from drakkar.errors import DrakkarError
 from drakkar.hardware.machine import DeviceNode, Fault, MachineEvent, NodeDescription
-from drakkar.vendors.nvidia import kernel, observed, xids
+from drakkar.vendors.nvidia import kernel, memory_limits, observed, xids
 from drakkar.vendors.nvidia.gpu import Gpu, MigInstance
 from drakkar.vendors.nvidia.machine import MpsProgram
 from drakkar.vendors.nvidia.nvml import Library, NvmlDevice, NvmlError, codes, find_library
@@ -97,6 +97,7 @@ class NvmlMachine:
         self._xids: dict[str, tuple[int, ...]] = {}
         self._time_slices: dict[str, int] = {}
         self._needs_recovery: set[str] = set()
+        self._hooks: tuple[str, ...] | None = None
         self._loaded: str | None = None
         self._reason: Fault | None = None
         self._around: observed.Surroundings | None = None
@@ -379,6 +380,24 @@ class NvmlMachine:
         if self._library is not None and self._library.path.parent.is_dir():
             environment["LD_LIBRARY_PATH"] = str(self._library.path.parent)
         return MpsProgram((str(found / "nvidia-cuda-mps-control"),), environment, real=True)
+
+    def why_no_memory_limits(self) -> str:
+        """By the driver's version, its library, the host's control groups, and whether the host can run our hook."""
+        reason = memory_limits.too_old(self._driver_version) or memory_limits.version_1(self._system)
+        if reason:
+            return reason
+        if self._library is not None and not self._library.has(memory_limits.FUNCTION):
+            return f"{self._library.path} has no {memory_limits.FUNCTION}"
+        return "" if self._hook_program() else "the host has no hook program that sets memory limits"
+
+    def memory_limit_hook(self, uuid: str, mebibytes: int) -> Mapping[str, Any]:
+        """The CDI hook that holds a container to so much memory of a GPU."""
+        return memory_limits.limit_hook(self._hook_program(), self.on_host(self._driver_root), uuid, mebibytes)
+
+    def _hook_program(self) -> tuple[str, ...]:
+        if self._hooks is None:
+            self._hooks = memory_limits.hook_program(same_host=self._on_host is None)
+        return self._hooks
 
     # --- looking ----------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from drakkar.inventory import devices as api
@@ -20,9 +20,16 @@ from drakkar.vendors.nvidia.gpu import Gpu, MigInstance
 from drakkar.vendors.nvidia.xids import xid
 
 DRIVER = "gpu.nvidia.com"
+ENFORCEMENT_ATTRIBUTE = "drakkar.dev/memoryEnforcement"
 
 #: Consumable shares: off, by memory, without a limit, or a number of shares per device.
 Shares = Literal["", "memory", "unlimited"] | int
+
+#: What holds a container to its share of memory: the driver by control group, MPS per client, nothing.
+Enforcement = Literal["cgroup", "mps", "none"]
+
+#: What is wanted of it: the best there is, or this or nothing.
+WantedEnforcement = Literal["auto", "cgroup", "mps", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +37,7 @@ class PublishOptions:
     """What of the driver's feature gates is on: `DynamicMIG`, `ConsumableShares`, `DRAListTypeAttributes`, health.
 
     `extras` adds attributes of our own under `drakkar.dev/` (serial, NVLink clique), which NVIDIA's driver lacks.
+    `enforcement` says what holds containers to shares of memory; devices that can be shared by memory tell it.
     """
 
     dynamic_mig: bool = False
@@ -37,10 +45,20 @@ class PublishOptions:
     list_attributes: bool = False
     health_taints: bool = True
     extras: bool = False
+    enforcement: WantedEnforcement = "auto"
 
 
-def published_pool(gpus: Sequence[Gpu], node_name: str, options: PublishOptions = PublishOptions()) -> Pool:
-    """The pool of a node with these GPUs; the pool's name is the node's."""
+def published_pool(
+    gpus: Sequence[Gpu],
+    node_name: str,
+    options: PublishOptions = PublishOptions(),
+    enforcement: Mapping[str, Enforcement] | None = None,
+) -> Pool:
+    """The pool of a node with these GPUs; the pool's name is the node's.
+
+    Args:
+        enforcement: by type of device (gpu, mig) what holds containers to their share of memory; None: not told.
+    """
     groups: list[tuple[PublishedDevice, ...]] = []
     counter_sets: list[CounterSet] = []
     for gpu in gpus:
@@ -52,6 +70,8 @@ def published_pool(gpus: Sequence[Gpu], node_name: str, options: PublishOptions 
         else:
             group = (_gpu_device(gpu, options),)
         groups.append(group)
+    if enforcement is not None:
+        groups = [tuple(_told(device, enforcement) for device in group) for group in groups]
     if not options.dynamic_mig:
         groups = [tuple(device for group in groups for device in group)]
     return Pool(DRIVER, node_name, node_name, tuple(groups), tuple(counter_sets))
@@ -190,6 +210,15 @@ def _shared(device: PublishedDevice, options: PublishOptions) -> PublishedDevice
     return PublishedDevice(
         device.name, device.attributes, capacity, device.consumes, device.taints, allow_multiple_allocations=True
     )
+
+
+def _told(device: PublishedDevice, enforcement: Mapping[str, Enforcement]) -> PublishedDevice:
+    """The device with what holds its users to their share of memory, where memory can be had in shares."""
+    if not device.allow_multiple_allocations or "memory" not in device.capacity:
+        return device
+    kind = str(device.attributes["type"]["string"])
+    told = {ENFORCEMENT_ATTRIBUTE: api.string(enforcement.get(kind, "none"))}
+    return replace(device, attributes={**device.attributes, **told})
 
 
 def _place(instance: MigInstance) -> tuple[int, int]:

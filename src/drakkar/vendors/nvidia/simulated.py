@@ -15,13 +15,15 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from drakkar.errors import DrakkarError
 from drakkar.hardware import tree
 from drakkar.hardware.machine import DeviceNode, Fault, MachineEvent, NodeDescription
-from drakkar.vendors.nvidia import files, labels, mig, models, smi, xids
+from drakkar.hooks import simulated as simulated_limits
+from drakkar.vendors.nvidia import files, labels, memory_limits, mig, models, smi, xids
 from drakkar.vendors.nvidia.gpu import GPU_MAJOR, Gpu, MigInstance
 from drakkar.vendors.nvidia.machine import MpsProgram
 from drakkar.vendors.nvidia.machine_state import GpuState, InstanceState, MachineState, StateFile
@@ -301,6 +303,28 @@ class SimulatedMachine:
         """The simulated control program below the driver root."""
         program = self.driver_root / files.MPS_CONTROL_PATH.lstrip("/")
         return MpsProgram((sys.executable, "-I", str(program)), {}, real=False)
+
+    def why_no_memory_limits(self) -> str:
+        """As on a real machine, by the driver's version; its control groups are of version 2."""
+        return memory_limits.too_old(self.driver_version)
+
+    def memory_limit_hook(self, uuid: str, mebibytes: int) -> Mapping[str, Any]:
+        """The same hook as on a real machine; its limit is kept in the driver root (`memory_limits`)."""
+        program = memory_limits.python_program()
+        return memory_limits.limit_hook(program, str(self.driver_root), uuid, mebibytes)
+
+    def memory_limits(self) -> dict[str, dict[str, int]]:
+        """What containers are held to now: container to GPU UUID to MiB. A limit goes with its container."""
+        found: dict[str, dict[str, int]] = {}
+        folder = self.driver_root / simulated_limits.LIMITS_FOLDER
+        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+            container, _, gpu = path.name.partition(".")
+            words = path.read_text(encoding="ascii", errors="replace").split()
+            if len(words) == 4 and simulated_limits.start_time(int(words[2])) == words[3]:
+                found.setdefault(container, {})[gpu] = int(words[1])
+            else:
+                path.unlink(missing_ok=True)
+        return found
 
     def unload_driver(self) -> None:
         """Removes the kernel module: no GPU answers, MIG instances are lost."""

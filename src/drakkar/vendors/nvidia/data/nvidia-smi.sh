@@ -217,7 +217,15 @@ each_gpu() {
     fi
 }
 
+# A container's share of the GPU's memory, as a hook noted it in this container; a real driver would know it itself.
+own_limit() {
+    f_memory_limit='[N/A]' u_memory_limit=MiB
+    [ -r "$root/etc/nvidia-smi/limits/$f_uuid" ] && read -r f_memory_limit <"$root/etc/nvidia-smi/limits/$f_uuid"
+    return 0
+}
+
 visit() {
+    own_limit
     if [ -n "$selection" ]; then
         case ",$selection," in
             *",$index,"* | *",$f_uuid,"* | *",$f_pci_bus_id,"* | *",$f_serial,"*) ;;

@@ -99,6 +99,10 @@ class Library:
         function = self._function(name)
         return codes.FUNCTION_NOT_FOUND if function is None else function(*arguments)
 
+    def has(self, name: str) -> bool:
+        """Whether the library knows the function."""
+        return self._function(name) is not None
+
     def call(self, name: str, *arguments: Any, subject: str = "") -> None:
         """Calls `name`; NvmlError unless it succeeds."""
         code = self.code(name, *arguments)
