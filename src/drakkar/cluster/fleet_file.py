@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from drakkar.api import names
 from drakkar.cluster.fleet_fields import (
@@ -30,6 +30,9 @@ from drakkar.cluster.requests import NodeRequest
 from drakkar.errors import DrakkarError
 from drakkar.evidence.snapshot import Manifest
 from drakkar.kube import yamltext
+
+if TYPE_CHECKING:
+    from drakkar.cluster.behaviours import Rule
 
 __all__ = ["RACK_LABEL", "ZONE_LABEL", "Fleet", "TimedFault", "read_fleet"]
 
@@ -60,11 +63,16 @@ class TimedFault:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What a fleet file says: nodes and workloads in its order, faults by time."""
+    """What a fleet file says: nodes and workloads in its order, faults by time.
+
+    `behaviours` are for simulated containers; `seed` is what chance is drawn from where time is simulated.
+    """
 
     nodes: tuple[NodeRequest, ...] = ()
     workloads: tuple[Manifest, ...] = ()
     faults: tuple[TimedFault, ...] = ()
+    behaviours: tuple[Rule, ...] = ()
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +91,20 @@ def read_fleet(file: Path, *, manifests: ManifestReader, others: Iterable[str] =
     Raises `DrakkarError`; its subject is the file with the path of the field (``fleet.yaml: nodes[0].model``).
     """
     root = Field(str(file), "", _load(file))
-    known = root.mapping("nodes, workloads and faults", ("nodes", "workloads", "faults"))
+    known = root.mapping("nodes, workloads and faults", ("nodes", "workloads", "faults", "behaviours", "seed"))
     nodes = _Nodes(others)
     for group in known["nodes"].items("a list of groups of nodes"):
         nodes.add(group)
     workloads = [one for field in known["workloads"].items("a list of files and objects")
                  for one in _workloads(field, file, manifests)]  # fmt: skip
     faults = [one for field in known["faults"].items("a list of faults") for one in _faults(field, nodes)]
-    return Fleet(tuple(nodes.requests), tuple(workloads), tuple(sorted(faults, key=lambda fault: fault.after)))
+    return Fleet(
+        nodes=tuple(nodes.requests),
+        workloads=tuple(workloads),
+        faults=tuple(sorted(faults, key=lambda fault: fault.after)),
+        behaviours=tuple(_rule(field) for field in known["behaviours"].items("a list of behaviours of containers")),
+        seed=_seed(known["seed"]),
+    )
 
 
 def _load(file: Path) -> Any:
@@ -196,6 +210,34 @@ def _workloads(field: Field, file: Path, manifests: ManifestReader) -> Iterator[
     for key in ("apiVersion", "kind"):
         field.child(key, field.value.get(key)).text(f"the {key} of the object")
     yield Manifest(f"{field.file}: {field.path}", 0, field.value)
+
+
+def _rule(field: Field) -> Rule:
+    """How simulated containers behave, and which ones."""
+    from drakkar.cluster.behaviours import FIELDS, Rule, behaviour
+
+    who = ("labels", "namespace", "container")
+    fields = field.mapping("labels, namespace, container; runs, exitCode, …", (*who, *FIELDS))
+    labels = fields["labels"].value or {}
+    if not isinstance(labels, dict) or not all(isinstance(value, str) for value in labels.values()):
+        fields["labels"].wrong("the labels of a pod are texts by key", "labels: {app: train}")
+    if all(fields[name].value is None for name in FIELDS):
+        field.wrong("nothing is said of how it behaves", "one of " + ", ".join(FIELDS))
+    try:
+        said = behaviour({name: fields[name].value for name in FIELDS})
+    except ValueError as error:
+        name, _, problem = str(error).partition(": ")
+        fields[name].wrong(problem)
+    names_of = {name: fields[name].text(f"the {name} of it") for name in who[1:] if fields[name].value is not None}
+    return Rule(said, labels, **names_of)
+
+
+def _seed(field: Field) -> int:
+    if field.value is None:
+        return 0
+    if isinstance(field.value, bool) or not isinstance(field.value, int) or not 0 <= field.value < 2**63:
+        field.wrong("no number to draw from", "a whole number, 0 or more")
+    return field.value
 
 
 def _faults(field: Field, nodes: _Nodes) -> Iterator[TimedFault]:
