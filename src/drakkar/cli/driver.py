@@ -53,6 +53,9 @@ def command() -> None:
     show_default=True,
     help="What holds containers to shares of memory; auto: control groups where the driver can (R615), else nothing.",
 )
+@click.option(
+    "--passthrough", is_flag=True, help="Offer whole GPUs to virtual machines, too: bind them to vfio-pci for claims."
+)
 @click.option("--adopt", is_flag=True, help="Take over the claims that NVIDIA's driver has prepared on this node.")
 @click.option("--hand-back", is_flag=True, help="Leave the node with its prepared claims to NVIDIA's driver; end.")
 @click.option(
@@ -80,6 +83,7 @@ def gpu(
     dynamic_mig: bool,
     shares: str,
     enforce_memory: Literal["auto", "cgroup", "mps", "none"],
+    passthrough: bool,
     adopt: bool,
     hand_back: bool,
     http_address: str,
@@ -110,7 +114,12 @@ def gpu(
         http_address=http_address,
         adopt=adopt,
         otlp=otlp,
-        options=PublishOptions(dynamic_mig=dynamic_mig, shares=_shares(shares), enforcement=enforce_memory),
+        options=PublishOptions(
+            dynamic_mig=dynamic_mig,
+            shares=_shares(shares),
+            enforcement=enforce_memory,
+            passthrough=passthrough,
+        ),
         on_ready=lambda _: click.echo("ready: slices published, plugin serving", err=True),
     )
 

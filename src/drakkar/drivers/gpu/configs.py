@@ -36,13 +36,25 @@ class MpsLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class VfioOptions:
+    """Which device nodes a passed-through GPU brings: those of IOMMUFD where there is one, and its API device, too."""
+
+    prefer_iommufd: bool = False
+    api_device: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceConfig:
-    """What one config asks for; `strategy` is empty, TimeSlicing or MPS."""
+    """What one config asks for; `strategy` is empty, TimeSlicing or MPS.
+
+    Equal are those that claims may share a device with; one that is passed through is never shared.
+    """
 
     kind: str
     strategy: str = ""
     interval: str = "Default"
     mps: MpsLimits | None = None
+    vfio: VfioOptions = field(default=VfioOptions(), compare=False)
 
 
 def config_for(configs: Sequence[OpaqueConfig], request: str, device: str, device_type: str) -> DeviceConfig:
@@ -82,8 +94,7 @@ def decode(parameters: Mapping[str, Any], path: str) -> DeviceConfig:
     if not isinstance(kind, str) or kind not in KINDS:
         raise _invalid(f"{path}.kind", f"{kind!r} is unknown", "one of " + ", ".join(KINDS))
     if kind == "VfioDeviceConfig":
-        _vfio(fields, path)
-        return DeviceConfig(kind)
+        return DeviceConfig(kind, vfio=_vfio(fields, path))
     sharing = fields.pop("sharing", None)
     _nothing_left(fields, path)
     if sharing is None:
@@ -146,11 +157,11 @@ def _mebibytes(value: Any, path: str) -> int:
     return amount // _MEBIBYTE
 
 
-def _vfio(fields: dict[str, Any], path: str) -> None:
+def _vfio(fields: dict[str, Any], path: str) -> VfioOptions:
     iommu = fields.pop("iommu", None)
     _nothing_left(fields, path)
     if iommu is None:
-        return
+        return VfioOptions()
     own = f"{path}.iommu"
     inner = _object(iommu, own)
     policy = inner.pop("backendPolicy", "LegacyOnly")
@@ -160,6 +171,7 @@ def _vfio(fields: dict[str, Any], path: str) -> None:
         raise _invalid(f"{own}.backendPolicy", f"{policy!r} is unknown", "LegacyOnly or PreferIommuFD")
     if type(api_device) is not bool:
         raise _invalid(f"{own}.enableAPIDevice", f"{api_device!r} is no boolean", "true or false")
+    return VfioOptions(policy == "PreferIommuFD", api_device)
 
 
 def _object(value: Any, path: str) -> dict[str, Any]:

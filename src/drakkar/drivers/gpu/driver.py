@@ -14,6 +14,7 @@ from pathlib import Path
 from drakkar.drivers.gpu.kind import GpuKind
 from drakkar.drivers.gpu.mps import MpsDaemons
 from drakkar.drivers.gpu.predecessor import NvidiaCheckpoint
+from drakkar.drivers.gpu.vfio_kind import PassthroughKind
 from drakkar.drivers.kit import NodeDriver
 from drakkar.drivers.kit.tracing import OFF, Tracing
 from drakkar.errors import DrakkarError
@@ -60,7 +61,12 @@ class GpuDriver:
             set_exclusive=machine.set_exclusive,
             clock=self._clock,
         )
-        self.kind = GpuKind(machine, node_name, options or PublishOptions(), self._mps)
+        options = options or PublishOptions()
+        self.kind = (
+            PassthroughKind(machine, node_name, options, self._mps, self._clock, self._held)
+            if options.passthrough
+            else GpuKind(machine, node_name, options, self._mps)
+        )
         self._node = NodeDriver(
             self.kind,
             node_name=node_name,
@@ -132,6 +138,9 @@ class GpuDriver:
         self._end_watching()
         await self._mps.leave()
         await self._node.kill()
+
+    def _held(self) -> frozenset[str]:
+        return frozenset(key.device for held in self._node.claims.values() for key in held.devices)
 
     def _end_watching(self) -> None:
         if self._unsubscribe is not None:

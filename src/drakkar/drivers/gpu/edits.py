@@ -10,6 +10,7 @@ a driver reload the files are written anew.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from drakkar.hardware.machine import DeviceNode
@@ -38,10 +39,15 @@ def device_edits(machine: NvidiaMachine, nodes: Iterable[DeviceNode]) -> dict[st
     return {"deviceNodes": [_node(machine, node) for node in nodes]}
 
 
-def _node(machine: NvidiaMachine, node: DeviceNode) -> dict[str, Any]:
+def bus_edits(machine: NvidiaMachine, nodes: Iterable[DeviceNode]) -> dict[str, Any]:
+    """The edits of one device with these nodes of the kernel's own, which lie where /sys and /proc do."""
+    return {"deviceNodes": [_node(machine, node, machine.bus.root) for node in nodes]}
+
+
+def _node(machine: NvidiaMachine, node: DeviceNode, root: Path | None = None) -> dict[str, Any]:
     return {
         "path": node.path,
-        "hostPath": machine.on_host(machine.device_root / node.path.lstrip("/")),
+        "hostPath": machine.on_host((root or machine.device_root) / node.path.lstrip("/")),
         "type": node.kind,
         "major": node.major,
         "minor": node.minor,

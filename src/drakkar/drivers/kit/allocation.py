@@ -9,7 +9,7 @@ needs no API server to know what it had promised.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from drakkar.errors import DrakkarError
@@ -74,18 +74,19 @@ class AllocatedDevice:
 
 @dataclass(frozen=True, slots=True)
 class AllocatedClaim:
-    """What one driver has to prepare for one claim."""
+    """What one driver has to prepare for one claim; `notes` are the kind's own, about the hardware as it was before."""
 
     claim: ClaimRef
     devices: tuple[AllocatedDevice, ...]
     configs: tuple[OpaqueConfig, ...]
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The allocation for the journal (`from_journal` reads it back)."""
         return {
             "results": [device.to_json() for device in self.devices],
             "configs": [config.to_json() for config in self.configs],
-        }
+        } | ({"notes": dict(self.notes)} if self.notes else {})
 
 
 def allocated_claim(ref: ClaimRef, claim: Mapping[str, Any], *, driver: str, pool: str) -> AllocatedClaim:
@@ -128,7 +129,8 @@ def from_journal(ref: ClaimRef, detail: Mapping[str, Any]) -> AllocatedClaim:
         OpaqueConfig(entry["source"], tuple(entry["requests"]), entry["parameters"], entry["path"])
         for entry in detail.get("configs", ())
     )
-    return AllocatedClaim(ref, tuple(_device(result) for result in detail.get("results", ())), tuple(configs))
+    devices = tuple(_device(result) for result in detail.get("results", ()))
+    return AllocatedClaim(ref, devices, tuple(configs), detail.get("notes") or {})
 
 
 def _device(result: Mapping[str, Any]) -> AllocatedDevice:

@@ -339,6 +339,8 @@ class NodeDriver:
         uid = claim.claim.uid
         exclusive, shared = self._exclusive_and_shared(claim)
         self._claims.check(claim.claim, exclusive, shared)  # a conflict must be found before anything can be undone
+        before = self._claims.claims.get(uid)  # of a prepare that could not be taken back: it knows how things were
+        claim = replace(claim, notes={**self.kind.notes(claim), **(before.detail.get("notes", {}) if before else {})})
         intent = self._claims.begin(claim.claim, exclusive, shared=shared, detail=claim.to_json())
         try:
             if self.kind.needs_activation(claim):
@@ -364,7 +366,12 @@ class NodeDriver:
         except BaseException:
             await self._undo(claim)
             raise
+        self._follow_claims()
         return PrepareResult(held.prepared)
+
+    def _follow_claims(self) -> None:
+        if self.kind.follows_claims:
+            self.refresh()
 
     def _prepared(self, uid: ClaimUID, device: AllocatedDevice) -> PreparedDevice:
         ids = (self.files.device_id(uid, device.device),)
@@ -404,6 +411,7 @@ class NodeDriver:
                 with self._span("journal release"):
                     await self._claims.release(ref.uid)
             self._releases.announce()
+            self._follow_claims()
             return PrepareResult()
 
     async def _fetch(self, ref: ClaimRef) -> Mapping[str, Any]:
@@ -542,6 +550,9 @@ class NodeDriver:
             exclusive, shared = self._exclusive_and_shared(claim)
             return {"devices": exclusive, "shared": shared}
 
+        def noted(claim: AllocatedClaim) -> AllocatedClaim:
+            return replace(claim, notes=self.kind.notes(claim, ours=False))
+
         async def undo(claim: AllocatedClaim) -> None:
             await self.kind.deactivate(self._not_held_by_others(claim))
 
@@ -553,6 +564,7 @@ class NodeDriver:
             driver=self.driver_name,
             pool=self.node_name,
             keys=keys,
+            noted=noted,
             undo=undo,
             tell=self.tell,
         )

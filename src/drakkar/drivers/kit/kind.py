@@ -48,6 +48,9 @@ class DeviceKind(ABC):
     metrics_prefix: str = "drakkar_dra"
     device_types: tuple[str, ...] = ("device",)
 
+    #: Whether `pool` depends on which claims hold devices: it is then asked again after each prepare and unprepare.
+    follows_claims = False
+
     @abstractmethod
     def pool(self) -> Pool | None:
         """What to publish now; None while the hardware is not ready (nothing is published then, see `not_ready`)."""
@@ -87,6 +90,13 @@ class DeviceKind(ABC):
     def needs_activation(self, claim: AllocatedClaim) -> bool:
         """Whether `activate` has anything to do for `claim`; by default if it is overridden."""
         return type(self).activate is not DeviceKind.activate
+
+    def notes(self, claim: AllocatedClaim, *, ours: bool = True) -> Mapping[str, Any]:
+        """What `deactivate` will have to know of the hardware as it is now; kept in the journal with the intent.
+
+        `ours` False: another driver of this name has set the claim up already, and it is taken over.
+        """
+        return {}
 
     async def activate(self, claim: AllocatedClaim) -> None:
         """Sets the hardware up; called after the intent is durable, must be idempotent."""

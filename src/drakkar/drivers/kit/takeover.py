@@ -61,6 +61,7 @@ async def take_over(
     driver: str,
     pool: str,
     keys: Callable[[AllocatedClaim], Mapping[str, Sequence[Any]]],
+    noted: Callable[[AllocatedClaim], AllocatedClaim],
     undo: Callable[[AllocatedClaim], Any],
     tell: Callable[[str, str, str], None],
 ) -> list[ClaimRef]:
@@ -68,6 +69,7 @@ async def take_over(
 
     Args:
         keys: the ledger's keys of a claim's devices, as `devices` and `shared`.
+        noted: the claim with what giving its devices back will need to know.
         undo: takes back what an interrupted prepare may have left of a claim.
         tell: hears (type, reason, message) of what an administrator should know.
 
@@ -86,7 +88,7 @@ async def take_over(
             continue
         ref = ClaimRef(one.uid, found["metadata"]["name"], found["metadata"]["namespace"])
         try:
-            claim = allocated_claim(ref, found, driver=driver, pool=pool)
+            claim = noted(allocated_claim(ref, found, driver=driver, pool=pool))
             if not one.completed:
                 await undo(claim)
                 tell("Normal", "PrepareTakenBack", f"{ref}: the other driver was interrupted; what it left is undone")

@@ -110,8 +110,25 @@ def proc_files(gpus: Sequence[Gpu], majors: Mapping[str, int], version: str, arc
         "/sys/module/nvidia_uvm/initstate": "live\n",
     }
     for gpu in gpus:
-        files[f"/proc/driver/nvidia/gpus/{gpu.bus_id}/information"] = _information(gpu)
+        files[f"/proc/driver/nvidia/gpus/{gpu.bus_id}/information"] = information(gpu)
     return files
+
+
+def information(gpu: Gpu) -> str:
+    """What the module says of a GPU that it has."""
+    return (
+        f"Model: \t\t {gpu.model}\n"
+        f"IRQ:   \t\t {180 + 2 * gpu.index}\n"
+        f"GPU UUID: \t {gpu.uuid}\n"
+        f"Video BIOS: \t {gpu.vbios.lower()}\n"
+        "Bus Type: \t PCIe\n"
+        "DMA Size: \t 52 bits\n"
+        "DMA Mask: \t 0xfffffffffffff\n"
+        f"Bus Location: \t {gpu.bus_id}\n"
+        f"Device Minor: \t {gpu.minor}\n"
+        f"GPU Firmware: \t {gpu.driver_version}\n"
+        "GPU Excluded:\t No\n"
+    )
 
 
 def instance_capability_files(gpu: Gpu) -> dict[str, str]:
@@ -163,7 +180,30 @@ def sysfs(gpus: Sequence[Gpu], server: ServerModel) -> tuple[dict[str, str], dic
         folder = f"/sys/devices/{gpu.pcie_root}/{(gpu.pcie_root or '').removeprefix('pci')}:01.0/{gpu.bus_id}"
         files[f"{folder}/subsystem_vendor"] = "0x10de\n"
         files[f"{folder}/subsystem_device"] = f"{gpu.product.pciSubsystem}\n"
+        files[f"{folder}/resource"] = _registers(gpu)
+        files[f"{folder}/sriov_numvfs"] = "0\n"
+        ids = "".join(f"{key}{int(value, 16):08X}" for key, value in _ids(gpu))
+        files[f"{folder}/modalias"] = f"pci:{ids}bc03sc02i00\n"
     return files, links
+
+
+def _ids(gpu: Gpu) -> tuple[tuple[str, str], ...]:
+    product = gpu.product
+    return ("v", "0x10de"), ("d", product.pciDevice), ("sv", "0x10de"), ("sd", product.pciSubsystem or "0x0")
+
+
+def _registers(gpu: Gpu) -> str:
+    """The base address registers: control (32 bits wide before Hopper), memory, the last 32 MiB."""
+    wide = gpu.product.architecture in ("Hopper", "Blackwell")
+    sizes = [(16, wide), (gpu.product.bar1MiB, True), (32, True)]
+    lines: list[str] = []
+    start = 0x2000_0000_0000 + (gpu.index << 40)
+    for size, is_wide in sizes:
+        last = start + (size << 20) - 1
+        lines.append(f"{start:#018x} {last:#018x} {0x14220C if is_wide else 0x40200:#018x}\n")
+        lines += [f"{0:#018x} {0:#018x} {0:#018x}\n"] * is_wide
+        start = last + 1
+    return "".join([*lines, f"{0:#018x} {0:#018x} {0:#018x}\n"][:6])
 
 
 def _proc_devices(majors: Mapping[str, int]) -> str:
@@ -171,22 +211,6 @@ def _proc_devices(majors: Mapping[str, int]) -> str:
     drivers = [*majors.items(), ("nvidia-modeset", gpu), ("nvidiactl", gpu)]
     rows = [(1, "mem"), (5, "/dev/tty"), *sorted((major, name) for name, major in drivers)]
     return "Character devices:\n" + "".join(f"{major:3d} {name}\n" for major, name in rows) + "\nBlock devices:\n"
-
-
-def _information(gpu: Gpu) -> str:
-    return (
-        f"Model: \t\t {gpu.model}\n"
-        f"IRQ:   \t\t {180 + 2 * gpu.index}\n"
-        f"GPU UUID: \t {gpu.uuid}\n"
-        f"Video BIOS: \t {gpu.vbios.lower()}\n"
-        "Bus Type: \t PCIe\n"
-        "DMA Size: \t 52 bits\n"
-        "DMA Mask: \t 0xfffffffffffff\n"
-        f"Bus Location: \t {gpu.bus_id}\n"
-        f"Device Minor: \t {gpu.minor}\n"
-        f"GPU Firmware: \t {gpu.driver_version}\n"
-        "GPU Excluded:\t No\n"
-    )
 
 
 def _capability_file(minor: int, mode: int) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from drakkar.hardware.machine import DeviceNode, Machine
+from drakkar.hardware.pci_drivers import PciBus
 from drakkar.vendors.nvidia.gpu import Gpu, MigInstance
 
 
@@ -76,3 +78,16 @@ class NvidiaMachine(Machine, Protocol):
 
     def memory_limit_hook(self, uuid: str, mebibytes: int) -> Mapping[str, Any]:
         """The CDI hook (plain JSON) that holds a container to so much memory of the GPU with this UUID."""
+
+    @property
+    def bus(self) -> PciBus:
+        """Its PCI bus: which driver has a GPU, and giving it to another."""
+
+    def persistence(self, address: str) -> bool:
+        """Whether the driver keeps the GPU at this bus address initialised while nobody uses it."""
+
+    def set_persistence(self, address: str, enabled: bool) -> None:
+        """Switches persistence mode of the GPU at this bus address; nothing where the driver has none."""
+
+    def without_library(self) -> AbstractContextManager[None]:
+        """NVML holds every GPU open: inside, it does not. DrakkarError while it does not answer."""

@@ -25,8 +25,34 @@ class InstanceState(msgspec.Struct, frozen=True):
     start: int
 
 
+class FunctionState(msgspec.Struct, frozen=True):
+    """Another PCI function in the IOMMU group of the GPU at `slot`: ids and class as sysfs has them, the driver that it
+    belongs to (`home`), the one that has it now, the override; `refuses` names a driver whose probe fails.
+    """
+
+    address: str
+    slot: int
+    device: str
+    kind: str
+    home: str
+    driver: str
+    override: str = ""
+    refuses: str = ""
+
+
+class ProcessState(msgspec.Struct, frozen=True):
+    """A process that has a device node (`/dev/nvidia0`) open."""
+
+    pid: int
+    command: str
+    path: str
+
+
 class GpuState(msgspec.Struct, frozen=True):
-    """What may change about one GPU."""
+    """What may change about one GPU. `driver` has it on the PCI bus, `override` alone may take it, `minor` is what
+    NVIDIA's driver gave it when that was not its slot's, `locked` against being opened; `refuses` names a driver whose
+    probe fails, `group` an IOMMU group that is not its own.
+    """
 
     mig_enabled: bool = False
     instances: tuple[InstanceState, ...] = ()
@@ -34,6 +60,13 @@ class GpuState(msgspec.Struct, frozen=True):
     xids: tuple[int, ...] = ()
     time_slice: int = 0
     exclusive: bool = False
+    driver: str = "nvidia"
+    override: str = ""
+    minor: int | None = None
+    persistence: bool = True
+    locked: bool = False
+    refuses: str = ""
+    group: int | None = None
 
 
 class MachineState(msgspec.Struct, frozen=True):
@@ -50,6 +83,12 @@ class MachineState(msgspec.Struct, frozen=True):
     boots: int = 1
     generation: int = 1
     format: int = FORMAT
+    iommu: bool = True
+    iommufd: bool = True
+    modules: tuple[str, ...] = ()
+    missing_modules: tuple[str, ...] = ()
+    functions: tuple[FunctionState, ...] = ()
+    processes: tuple[ProcessState, ...] = ()
 
     def with_gpu(self, index: int, gpu: GpuState) -> MachineState:
         """The state with another GPU at `index`."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from drakkar.errors import DrakkarError
 from drakkar.hardware.machine import DeviceNode, Fault, MachineEvent, NodeDescription
+from drakkar.hardware.pci_drivers import PciBus
 from drakkar.vendors.nvidia import kernel, memory_limits, observed, xids
 from drakkar.vendors.nvidia.gpu import Gpu, MigInstance
 from drakkar.vendors.nvidia.machine import MpsProgram
@@ -104,6 +105,7 @@ class NvmlMachine:
         self._driver_version = ""
         self._majors: dict[str, int] = {}
         self._generation = 1
+        self.bus = PciBus(self._system)
         self._listeners: list[Callable[[MachineEvent], None]] = []
         self._nvml = threading.Lock()  # one caller at a time: a look may still run when a change is wanted
         self._hangs = False
@@ -361,6 +363,26 @@ class NvmlMachine:
             device.set_compute_mode(codes.COMPUTE_EXCLUSIVE_PROCESS if exclusive else codes.COMPUTE_DEFAULT)
         self._poll(_CHANGE_SECONDS)
 
+    def persistence(self, address: str) -> bool:
+        """Persistence mode of the GPU at this address; False where NVML does not reach it."""
+        device = self._handle_at(address)
+        with self._alone():
+            return device is not None and device.persistence()
+
+    def set_persistence(self, address: str, enabled: bool) -> None:
+        """Switches persistence mode; nothing where NVML does not reach the GPU, DrakkarError where it refuses."""
+        device = self._handle_at(address)
+        if device is not None:
+            with self._alone():
+                device.set_persistence(enabled)
+
+    @contextlib.contextmanager
+    def without_library(self) -> Iterator[None]:
+        """Gives NVML back for as long as the block runs; the next look opens it again."""
+        with self._alone():
+            self._close()
+            yield
+
     def mps_program(self) -> MpsProgram:
         """The driver's own control program, with its libraries and its server where it looks for them.
 
@@ -530,6 +552,11 @@ class NvmlMachine:
             subject=self.name,
             expected=f"an index from 0 to {len(self._gpus) - 1}" if self._gpus else "",
         )
+
+    def _handle_at(self, address: str) -> NvmlDevice | None:
+        index = next((gpu.index for gpu in self._gpus if gpu.bus_id == address), None)
+        device = None if index is None else self._handles.get(index)
+        return device if device is not None and device.code == codes.SUCCESS else None
 
     def _device(self, index: int) -> tuple[Gpu, NvmlDevice]:
         gpu = self._gpu(index)

@@ -34,7 +34,8 @@ WantedEnforcement = Literal["auto", "cgroup", "mps", "none"]
 
 @dataclass(frozen=True, slots=True)
 class PublishOptions:
-    """What of the driver's feature gates is on: `DynamicMIG`, `ConsumableShares`, `DRAListTypeAttributes`, health.
+    """What of the driver's feature gates is on: `DynamicMIG`, `ConsumableShares`, `DRAListTypeAttributes`, health,
+    `PassthroughSupport`.
 
     `extras` adds attributes of our own under `drakkar.dev/` (serial, NVLink clique), which NVIDIA's driver lacks.
     `enforcement` says what holds containers to shares of memory; devices that can be shared by memory tell it.
@@ -46,6 +47,7 @@ class PublishOptions:
     health_taints: bool = True
     extras: bool = False
     enforcement: WantedEnforcement = "auto"
+    passthrough: bool = False
 
 
 def published_pool(

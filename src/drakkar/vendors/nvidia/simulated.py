@@ -9,7 +9,8 @@ is kept in one file (`machine_state`) and seen by other processes through `poll`
 
 from __future__ import annotations
 
-import shutil
+import contextlib
+import dataclasses
 import sys
 import threading
 import uuid
@@ -23,10 +24,13 @@ from drakkar.errors import DrakkarError
 from drakkar.hardware import tree
 from drakkar.hardware.machine import DeviceNode, Fault, MachineEvent, NodeDescription
 from drakkar.hooks import simulated as simulated_limits
-from drakkar.vendors.nvidia import files, labels, memory_limits, mig, models, smi, xids
+from drakkar.vendors.nvidia import files, labels, memory_limits, mig, models, xids
 from drakkar.vendors.nvidia.gpu import GPU_MAJOR, Gpu, MigInstance
 from drakkar.vendors.nvidia.machine import MpsProgram
 from drakkar.vendors.nvidia.machine_state import GpuState, InstanceState, MachineState, StateFile
+from drakkar.vendors.nvidia.passthrough import NVIDIA_DRIVER
+from drakkar.vendors.nvidia.simulated_pci import SimulatedBus
+from drakkar.vendors.nvidia.simulated_tree import MachineTree
 
 _NAMESPACE = uuid.UUID("8b1f8e0e-9a56-5a0c-9d5b-6f0a3c2d7e41")
 _VBIOS = {
@@ -92,6 +96,9 @@ class SimulatedMachine:
         self._listeners: list[Callable[[MachineEvent], None]] = []
         self._tree_ready = False
         self._tree_lock = threading.Lock()
+        self.bus = SimulatedBus(self)
+        self.changing = threading.RLock()  # a write to the bus may come from another thread
+        self._tree = MachineTree(self.root / "driver-root")
 
     # --- the Machine protocol ---------------------------------------------------------------------------------------
 
@@ -111,7 +118,7 @@ class SimulatedMachine:
         if not self._tree_ready:
             with self._tree_lock:
                 if not self._tree_ready:
-                    self._make_tree()
+                    self._tree.show(self)
                     self._tree_ready = True
         return self.root / "driver-root"
 
@@ -161,11 +168,17 @@ class SimulatedMachine:
         )
 
     def devices(self) -> Sequence[Gpu]:
-        """All GPUs in bus order, lost ones included; none while the driver is not loaded."""
-        return self.gpus() if self._state.loaded else ()
+        """The GPUs that NVIDIA's driver has, in bus order, lost ones included; none while it is not loaded."""
+        if not self._state.loaded:
+            return ()
+        gpus = self.gpus()
+        if all(gpu.driver == NVIDIA_DRIVER for gpu in self._state.gpus):
+            return gpus
+        had = [gpu for gpu in gpus if self.has_driver(gpu.index)]
+        return tuple(dataclasses.replace(gpu, index=index) for index, gpu in enumerate(had))
 
     def gpus(self) -> tuple[Gpu, ...]:
-        """All GPUs of the machine, whether or not a driver is loaded."""
+        """All GPUs of the machine by slot, whichever driver has them."""
         if self._gpus is None:
             self._gpus = tuple(self._gpu(index) for index in range(len(self._server.gpus)))
         return self._gpus
@@ -238,7 +251,8 @@ class SimulatedMachine:
         state = self._gpu_state(index)
         if state.mig_enabled == enabled:
             return
-        self._change_gpu(index, GpuState(mig_enabled=enabled, lost=state.lost, xids=state.xids), "mig-mode")
+        changed = msgspec.structs.replace(state, mig_enabled=enabled, instances=(), time_slice=0, exclusive=False)
+        self._change_gpu(index, changed, "mig-mode")
 
     def create_mig(self, index: int, profile: str, start: int | None = None) -> MigInstance:
         """Makes a MIG instance as `nvidia-smi mig -cgi … -C` does, where the driver would put it or at `start`.
@@ -270,12 +284,12 @@ class SimulatedMachine:
         self._change_gpu(
             index, msgspec.structs.replace(state, mig_enabled=True, instances=instances), "partition-created"
         )
-        return next(one for one in self.gpus()[index].mig_instances if one.start == place)
+        return next(one for one in self.gpus()[self._slot(index)].mig_instances if one.start == place)
 
     def destroy_mig(self, index: int, gpu_instance: int) -> None:
         """Destroys the GPU instance with this id and its compute instance; DrakkarError if there is none."""
         state = self._gpu_state(index)
-        places = {one.gpu_instance: one.start for one in self.gpus()[index].mig_instances}
+        places = {one.gpu_instance: one.start for one in self.gpus()[self._slot(index)].mig_instances}
         if gpu_instance not in places:
             raise DrakkarError(
                 f"GPU {index} has no GPU instance {gpu_instance}",
@@ -328,14 +342,14 @@ class SimulatedMachine:
 
     def unload_driver(self) -> None:
         """Removes the kernel module: no GPU answers, MIG instances are lost."""
-        gpus = tuple(GpuState(mig_enabled=self._keeps_mig(gpu), lost=gpu.lost) for gpu in self._state.gpus)
+        gpus = tuple(map(self._forgotten, self._state.gpus))
         self._change(msgspec.structs.replace(self._state, loaded=False, gpus=gpus), MachineEvent("driver-unloaded"))
 
     def load_driver(self, version: str | None = None, cuda: str | None = None) -> None:
         """Loads the kernel module, perhaps another version; dynamic majors come out different from before."""
         state = self._state
         majors = _majors(but_not=state.majors)
-        gpus = tuple(GpuState(mig_enabled=self._keeps_mig(gpu), lost=gpu.lost) for gpu in state.gpus)
+        gpus = tuple(self._probed(self._forgotten(gpu)) for gpu in state.gpus)
         changed = msgspec.structs.replace(
             state,
             loaded=True,
@@ -348,11 +362,91 @@ class SimulatedMachine:
 
     def reboot(self) -> None:
         """Another boot: MIG instances and XIDs are gone, lost GPUs are back, MIG mode survives on Ampere only."""
-        gpus = tuple(GpuState(mig_enabled=self._keeps_mig(gpu)) for gpu in self._state.gpus)
-        state = msgspec.structs.replace(self._state, boots=self._state.boots + 1, loaded=True, gpus=gpus)
+        gpus = tuple(
+            GpuState(mig_enabled=self._keeps_mig(gpu), group=gpu.group, refuses=gpu.refuses) for gpu in self._state.gpus
+        )
+        functions = tuple(msgspec.structs.replace(one, driver=one.home, override="") for one in self._state.functions)
+        state = msgspec.structs.replace(
+            self._state,
+            boots=self._state.boots + 1,
+            loaded=True,
+            gpus=gpus,
+            functions=functions,
+            modules=(),
+            processes=(),
+        )
         self._change(state, MachineEvent("rebooted"))
 
+    # --- its bus (`simulated_pci`) ----------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> MachineState:
+        """What it remembers now."""
+        return self._state
+
+    @property
+    def kernel_release(self) -> str:
+        """The kernel's release."""
+        return _KERNELS[self.architecture]
+
+    @property
+    def server(self) -> models.ServerModel:
+        """The layout that it was built from."""
+        return self._server
+
+    def become(self, state: MachineState) -> None:
+        """Takes another state without telling listeners: they belong to one thread, the bus is written in others."""
+        self._save(state)
+
+    def look_at_file(self) -> None:
+        """Takes over what another process did, without telling."""
+        with self.changing:
+            state = self._store.read() if self._store.changed() else None
+            if state is not None and state != self._state:
+                self._take(state)
+
+    def slot_at(self, address: str) -> int:
+        """The slot of the GPU at a bus address. Raises KeyError."""
+        for slot, one in enumerate(self._server.gpus):
+            if one.busId == address:
+                return slot
+        raise KeyError(address)
+
+    def has_driver(self, slot: int) -> bool:
+        """Whether NVIDIA's driver has the GPU in this slot."""
+        return self._state.gpus[slot].driver == NVIDIA_DRIVER
+
+    def without_driver(self, gpu: GpuState) -> GpuState:
+        """The GPU as it is when its driver has let go of it."""
+        return msgspec.structs.replace(self._forgotten(gpu), driver="", persistence=False, locked=False)
+
+    def persistence(self, address: str) -> bool:
+        """Whether the driver keeps the GPU initialised while nobody uses it."""
+        return self._state.gpus[self.slot_at(address)].persistence
+
+    def set_persistence(self, address: str, enabled: bool) -> None:
+        """Switches persistence mode."""
+        with self.changing:
+            slot = self.slot_at(address)
+            self._save(self._state.with_gpu(slot, msgspec.structs.replace(self._state.gpus[slot], persistence=enabled)))
+
+    def without_library(self) -> contextlib.AbstractContextManager[None]:
+        """Nothing to let go: its answers come from no library."""
+        return contextlib.nullcontext()
+
     # --- how it is done ---------------------------------------------------------------------------------------------
+
+    def _forgotten(self, gpu: GpuState) -> GpuState:
+        """Without what a GPU loses with its driver."""
+        return msgspec.structs.replace(
+            gpu, mig_enabled=self._keeps_mig(gpu), instances=(), xids=(), time_slice=0, exclusive=False
+        )
+
+    @staticmethod
+    def _probed(gpu: GpuState) -> GpuState:
+        """After NVIDIA's module was loaded: it takes every GPU that no driver has and no other was chosen for."""
+        free = not gpu.driver and gpu.override in ("", NVIDIA_DRIVER) and gpu.refuses != NVIDIA_DRIVER
+        return msgspec.structs.replace(gpu, driver=NVIDIA_DRIVER) if free else gpu
 
     def _keeps_mig(self, gpu: GpuState) -> bool:
         support = self._product.mig
@@ -366,21 +460,28 @@ class SimulatedMachine:
             )
         return mig.board(self._product.mig.profiles)
 
-    def _gpu_state(self, index: int) -> GpuState:
-        if not 0 <= index < len(self._state.gpus):
+    def _slot(self, index: int) -> int:
+        """The slot of the GPU that has this index now: NVIDIA's driver counts those that it has."""
+        slots = [slot for slot in range(len(self._state.gpus)) if self.has_driver(slot)]
+        if not 0 <= index < len(slots):
             raise DrakkarError(
                 f"node {self.name} has no GPU {index}",
                 reason="NotFound",
                 subject=self.name,
-                expected=f"an index from 0 to {len(self._state.gpus) - 1}",
+                expected=f"an index from 0 to {len(slots) - 1}" if slots else "no GPU: NVIDIA's driver has none",
             )
-        return self._state.gpus[index]
+        return slots[index]
+
+    def _gpu_state(self, index: int) -> GpuState:
+        return self._state.gpus[self._slot(index)]
 
     def _change_gpu(self, index: int, gpu: GpuState, kind: str) -> None:
-        before = self.gpus()[index]
+        slot = self._slot(index)
+        before = self.gpus()[slot]
         known = set(_gpu_faults(before))
-        self._save(self._state.with_gpu(index, gpu))
-        new = [fault for fault in _gpu_faults(self.gpus()[index]) if fault not in known]
+        with self.changing:
+            self._save(self._state.with_gpu(slot, gpu))
+        new = [fault for fault in _gpu_faults(self.gpus()[slot]) if fault not in known]
         for fault in new if kind == "fault" else ():
             self._tell(MachineEvent("fault", before.uuid, fault))
         if not new or kind != "fault":
@@ -400,7 +501,7 @@ class SimulatedMachine:
             self._state = state
             self._gpus = None
             if self._tree_ready:
-                self._make_tree()
+                self._tree.show(self)
 
     def _tell(self, event: MachineEvent) -> None:
         for listener in tuple(self._listeners):
@@ -416,7 +517,7 @@ class SimulatedMachine:
         own = self._uuid(self._state.node, "gpu", str(index))
         fabric = self._server.fabric if product.fabric else None
         cluster = fabric.clusterUUID if fabric else None
-        minor = slot.minor
+        minor = slot.minor if state.minor is None else state.minor
         return Gpu(
             uuid=f"GPU-{own}",
             model=product.productName,
@@ -461,62 +562,6 @@ class SimulatedMachine:
                 files.capability_node(caps, mig.compute_instance_capability(minor, gi, 0)),
             ),
         )
-
-    def _make_tree(self) -> None:
-        root = self.root / "driver-root"
-        mark = self.root / "driver-root.built"
-        wanted = f"{self._state.driver_version} {sorted(self._state.majors.items())} {self._state.loaded}\n"
-        if not mark.exists() or mark.read_text(encoding="utf-8") != wanted:
-            self._make_whole_tree(root)
-            tree.replace_file(mark, wanted)
-        self._refresh_tree(root)
-
-    def _make_whole_tree(self, root: Path) -> None:
-        for folder in ("dev", "proc", "sys", "usr", "lib", "etc"):
-            shutil.rmtree(root / folder, ignore_errors=True)
-        state = self._state
-        content, links = files.library_tree(state.driver_version, self.architecture)
-        sys_files, sys_links = files.sysfs(self.gpus(), self._server)
-        content |= sys_files
-        if state.loaded:
-            content |= files.proc_files(self.gpus(), state.majors, state.driver_version, self.architecture)
-        tree.write_files(root, content)
-        tree.make_links(root, links | sys_links)
-        program = root / files.SMI_PATH.lstrip("/")
-        tree.replace_file(program, smi.program(), mode=0o755)
-        control = models.data_file("nvidia-cuda-mps-control").decode()
-        tree.replace_file(root / files.MPS_CONTROL_PATH.lstrip("/"), f"#!/usr/bin/env python3\n{control}", mode=0o755)
-        if state.loaded:
-            caps = state.majors["nvidia-caps"]
-            nodes = [node for gpu in self.gpus() for node in gpu.nodes]
-            nodes += [*self.control_nodes(), *(files.capability_node(caps, minor) for minor in (1, 2))]
-            for node in nodes:
-                tree.make_node(root, node)
-
-    def _refresh_tree(self, root: Path) -> None:
-        """What changes with faults and MIG: the file of nvidia-smi, capability nodes and files."""
-        text = smi.hardware_file(
-            self.gpus(),
-            self._state.majors,
-            driver=self._state.driver_version,
-            cuda=self._state.cuda_version,
-            architecture=self.architecture,
-            loaded=self._state.loaded,
-        )
-        tree.replace_file(root / files.SMI_DATA_FOLDER.lstrip("/") / "devices", text)
-        if not self._state.loaded:
-            return
-        caps = root / "dev/nvidia-caps"
-        wanted = {node.path: node for gpu in self.gpus() for one in gpu.mig_instances for node in one.nodes[1:]}
-        for name in [entry.name for entry in caps.iterdir()] if caps.is_dir() else []:
-            if name not in ("nvidia-cap1", "nvidia-cap2") and f"/dev/nvidia-caps/{name}" not in wanted:
-                tree.remove_node(root, f"/dev/nvidia-caps/{name}")
-        for node in wanted.values():
-            if tree.node_numbers(root / node.path.lstrip("/")) != (node.kind, node.major, node.minor):
-                tree.make_node(root, node)
-        for gpu in self.gpus():
-            shutil.rmtree(root / f"proc/driver/nvidia/capabilities/gpu{gpu.minor}", ignore_errors=True)
-            tree.write_files(root, files.instance_capability_files(gpu))
 
 
 def _majors(but_not: Mapping[str, int] | None = None) -> dict[str, int]:

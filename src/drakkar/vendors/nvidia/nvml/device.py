@@ -109,6 +109,16 @@ class NvmlDevice:
         """Sets who may use it; NvmlError if the driver refuses."""
         self._library.call("nvmlDeviceSetComputeMode", self.handle, ctypes.c_uint(mode), subject=f"GPU {self.index}")
 
+    def persistence(self) -> bool:
+        """Whether persistence mode is on; False where there is none."""
+        return bool(self._library.number(("nvmlDeviceGetPersistenceMode",), self.handle))
+
+    def set_persistence(self, enabled: bool) -> None:
+        """Switches persistence mode; NvmlError if the driver refuses."""
+        self._library.call(
+            "nvmlDeviceSetPersistenceMode", self.handle, ctypes.c_uint(enabled), subject=f"GPU {self.index}"
+        )
+
     def brand(self) -> str | None:
         """The brand, as NVIDIA's driver publishes it."""
         number = self._library.number(("nvmlDeviceGetBrand",), self.handle)

@@ -1,0 +1,200 @@
+"""GPUs that can also be passed through to virtual machines: `GpuKind` with devices of type vfio beside it.
+
+A claim may hold both kinds. What concerns the GPUs of NVIDIA's driver goes to `GpuKind` with those devices only, what
+concerns the others to `Passthrough`. A GPU under either name is one piece of hardware: the node does not hand it out
+twice, whatever a scheduler believed, and a claim for the one waits until a claim for the other has gone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from drakkar.drivers.gpu import configs, edits
+from drakkar.drivers.gpu.kind import GpuKind, gpu_health
+from drakkar.drivers.gpu.mps import MpsDaemons
+from drakkar.drivers.gpu.vfio import Note, Passthrough
+from drakkar.drivers.kit import AllocatedClaim, AllocatedDevice, Edits, Health, PreparationError
+from drakkar.inventory.slices import Pool
+from drakkar.kube.clock import Clock
+from drakkar.vendors.nvidia import passthrough
+from drakkar.vendors.nvidia.machine import NvidiaMachine
+from drakkar.vendors.nvidia.published import PublishOptions, gpu_device_name
+
+_OF_DRIVER = re.compile(r"^gpu-(\d+)(?:-mig-.+)?$")
+_ENVIRONMENT = ["NVIDIA_VISIBLE_DEVICES=void"]
+
+
+class PassthroughKind(GpuKind):
+    """The devices of `machine`; `held` names those that claims hold now."""
+
+    follows_claims = True
+
+    def __init__(
+        self,
+        machine: NvidiaMachine,
+        node_name: str,
+        options: PublishOptions,
+        mps: MpsDaemons | None,
+        clock: Clock,
+        held: Callable[[], Collection[str]] = frozenset,
+    ) -> None:
+        super().__init__(machine, node_name, options, mps)
+        self.passthrough = Passthrough(machine, clock)
+        self.held = held
+
+    # --- publishing -------------------------------------------------------------------------------------------------
+
+    def pool(self) -> Pool | None:
+        """NVIDIA's GPUs, and every GPU on the bus that no claim holds under its other name."""
+        gpus = self.machine.devices()
+        pool = super().pool()
+        if gpus and pool is None:
+            return None
+        lists = self.options.list_attributes
+        found = self.passthrough.functions()
+        return passthrough.with_passthrough(pool, self.node_name, gpus, found, self.held(), lists=lists)
+
+    def health(self) -> Mapping[str, Health]:
+        """A GPU is as healthy under either name; of one that is passed through only its virtual machine knows."""
+        pool = self.pool()
+        by_name = {gpu_device_name(gpu): gpu for gpu in self.machine.devices()}
+        by_address = {gpu.bus_id: gpu for gpu in self.machine.devices()}
+        functions = {one.name: one for one in self.passthrough.functions()}
+        health = {}
+        for device in pool.devices if pool else ():
+            function = functions.get(device.name)
+            gpu = by_address.get(function.bus_id) if function else by_name.get(self.hardware(device.name))
+            if gpu is not None:
+                health[device.name] = gpu_health(gpu)
+            elif function is not None and function.passed_through:
+                health[device.name] = Health("UNKNOWN", f"GPU {function.bus_id} is passed through")
+            else:
+                health[device.name] = Health("UNKNOWN")
+        return health
+
+    # --- preparation ------------------------------------------------------------------------------------------------
+
+    def check(self, claim: AllocatedClaim) -> None:
+        """Both kinds; a GPU that is passed through now may come back while its claim is waited for."""
+        mine, rest = _split(claim)
+        super().check(replace(rest, devices=tuple(one for one in rest.devices if not self._is_away(one.device))))
+        for device in mine:
+            if device.admin_access:
+                raise PreparationError(
+                    f"requested device {device.device} cannot be had with adminAccess: passing a GPU through takes it"
+                    " from its holders",
+                    reason="AdminAccess",
+                    subject=device.device,
+                )
+            self._options(claim, device)
+        if mine:
+            self.passthrough.check([device.device for device in mine])
+
+    def edits(self, claim: AllocatedClaim) -> Edits:
+        """What `GpuKind` gives for its devices; for the others VFIO's nodes and nothing of NVIDIA's driver."""
+        mine, rest = _split(claim)
+        if not mine:
+            return super().edits(claim)
+        devices: dict[str, Mapping[str, Any]] = {}
+        if rest.devices:  # what all get would also come to a container that has a virtual machine's GPU only
+            given = super().edits(rest)
+            devices = {name: _merged(given.common, own) for name, own in given.devices.items()}
+        for device in mine:
+            nodes = self.passthrough.nodes(device.device, self._options(claim, device))
+            devices[device.device] = {"env": _ENVIRONMENT, **edits.bus_edits(self.machine, nodes)}
+        return Edits(devices)
+
+    def notes(self, claim: AllocatedClaim, *, ours: bool = True) -> Mapping[str, Any]:
+        """Which functions the devices are and what had them."""
+        mine, _ = _split(claim)
+        return {one.device: self.passthrough.note(one.device, ours=ours).to_json() for one in mine}
+
+    def needs_activation(self, claim: AllocatedClaim) -> bool:
+        """Passing through always sets hardware up."""
+        mine, rest = _split(claim)
+        return bool(mine) or super().needs_activation(rest)
+
+    async def activate(self, claim: AllocatedClaim) -> None:
+        """Binds GPUs to VFIO; what `GpuKind` does for the others."""
+        mine, rest = _split(claim)
+        for device, note in _noted(claim, mine):
+            await self.passthrough.take(device, note)
+        await super().activate(rest)
+
+    async def deactivate(self, claim: AllocatedClaim) -> None:
+        """Gives GPUs back to the drivers they had; undoes what `GpuKind` did for the others."""
+        mine, rest = _split(claim)
+        await super().deactivate(rest)
+        for device, note in _noted(claim, mine):
+            await self.passthrough.give_back(device, note)
+
+    # --- names ------------------------------------------------------------------------------------------------------
+
+    def overlapping(self, device: str) -> frozenset[str]:
+        """A GPU and its passed-through self exclude each other, and GPUs of one IOMMU group."""
+        if passthrough.number(device) is not None:
+            return self.passthrough.of_group(device) | self._under_driver(device)
+        other = self._passed_through(device)
+        return super().overlapping(device) | ({other} if other else frozenset())
+
+    def hardware(self, device: str) -> str:
+        """The GPU as NVIDIA's driver has it, as long as it has it."""
+        for gpu in self.machine.devices() if passthrough.number(device) is not None else ():
+            if self.passthrough.name_at(gpu.bus_id) == device:
+                return gpu_device_name(gpu)
+        return super().hardware(device)
+
+    def device_type(self, device: str) -> str:
+        """By its name."""
+        return "vfio" if passthrough.number(device) is not None else super().device_type(device)
+
+    def compatible(self, claim: AllocatedClaim, other: AllocatedClaim, device: str) -> bool:
+        """One that is passed through is never shared."""
+        return passthrough.number(device) is None and super().compatible(claim, other, device)
+
+    def _options(self, claim: AllocatedClaim, device: AllocatedDevice) -> configs.VfioOptions:
+        return configs.config_for(claim.configs, device.request, device.device, "vfio").vfio
+
+    def _under_driver(self, device: str) -> frozenset[str]:
+        """The names that a GPU, `device` when passed through, and its partitions have under NVIDIA's driver."""
+        for gpu in self.machine.devices():
+            if self.passthrough.name_at(gpu.bus_id) == device:
+                whole = gpu_device_name(gpu)
+                return super().overlapping(whole) | {whole}
+        return frozenset()
+
+    def _passed_through(self, device: str) -> str | None:
+        """The name that a GPU of NVIDIA's driver, or of a partition, has when it is passed through."""
+        match = _OF_DRIVER.match(device)
+        if match is None:
+            return None
+        for gpu in self.machine.devices():
+            if gpu.minor == int(match[1]):
+                return self.passthrough.name_at(gpu.bus_id)
+        return self.passthrough.away(int(match[1]))
+
+    def _is_away(self, device: str) -> bool:
+        match = _OF_DRIVER.match(device)
+        if match is None or any(gpu.minor == int(match[1]) for gpu in self.machine.devices()):
+            return False
+        return self.passthrough.away(int(match[1])) is not None
+
+
+def _split(claim: AllocatedClaim) -> tuple[tuple[AllocatedDevice, ...], AllocatedClaim]:
+    """The devices that are passed through, and the claim with the others."""
+    mine = tuple(one for one in claim.devices if passthrough.number(one.device) is not None)
+    rest = tuple(one for one in claim.devices if passthrough.number(one.device) is None)
+    return mine, replace(claim, devices=rest) if mine else claim
+
+
+def _noted(claim: AllocatedClaim, mine: Iterable[AllocatedDevice]) -> list[tuple[str, Note]]:
+    """Each device with its note; one without (of a claim that nothing was done for yet) is left out."""
+    return [(one.device, Note.from_json(claim.notes[one.device])) for one in mine if one.device in claim.notes]
+
+
+def _merged(common: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Container edits of both, as one."""
+    return {key: [*common.get(key, ()), *own.get(key, ())] for key in {**common, **own}}
