@@ -66,6 +66,20 @@ class Field:
             self.wrong(f"{self._shown()} is no number of nodes", f"a whole number, at most {MAX_NODES}")
         return self.value
 
+    def whole(self, default: int = 0) -> int:
+        if self.value is None:
+            return default
+        if isinstance(self.value, bool) or not isinstance(self.value, int) or abs(self.value) > 10**9:
+            self.wrong(f"{self._shown()} is no whole number", "a whole number, at most a milliard")
+        return self.value
+
+    def flag(self, default: bool) -> bool:
+        if self.value is None:
+            return default
+        if not isinstance(self.value, bool):
+            self.wrong(f"{self._shown()} is neither true nor false", "true or false")
+        return self.value
+
     def seconds(self) -> float:
         """A duration as Go writes it, or a number of seconds."""
         value = self.value

@@ -11,11 +11,13 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from drakkar.api import names
+from drakkar.cluster.autoscaler.options import NodeGroup, Settings
+from drakkar.cluster.autoscaler.provider import initial_nodes
 from drakkar.cluster.fleet_fields import (
     MAX_NODES,
     RACK_LABEL,
@@ -26,6 +28,7 @@ from drakkar.cluster.fleet_fields import (
     model_of,
     taint_of,
 )
+from drakkar.cluster.fleet_groups import read_groups, read_settings
 from drakkar.cluster.requests import NodeRequest
 from drakkar.errors import DrakkarError
 from drakkar.evidence.snapshot import Manifest
@@ -63,14 +66,17 @@ class TimedFault:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What a fleet file says: nodes and workloads in its order, faults by time.
+    """What a fleet file says: nodes and workloads in its order, faults by time, groups with their autoscaler.
 
-    `behaviours` are for simulated containers; `seed` is what chance is drawn from where time is simulated.
+    `behaviours` are for simulated containers; `seed` is what chance is drawn from: where time is simulated, and how
+    machines of groups are made.
     """
 
     nodes: tuple[NodeRequest, ...] = ()
     workloads: tuple[Manifest, ...] = ()
     faults: tuple[TimedFault, ...] = ()
+    groups: tuple[NodeGroup, ...] = ()
+    autoscaler: Settings = field(default_factory=Settings)
     behaviours: tuple[Rule, ...] = ()
     seed: int = 0
 
@@ -91,17 +97,27 @@ def read_fleet(file: Path, *, manifests: ManifestReader, others: Iterable[str] =
     Raises `DrakkarError`; its subject is the file with the path of the field (``fleet.yaml: nodes[0].model``).
     """
     root = Field(str(file), "", _load(file))
-    known = root.mapping("nodes, workloads and faults", ("nodes", "workloads", "faults", "behaviours", "seed"))
+    known = root.mapping(
+        "nodes, groups, workloads and faults",
+        ("nodes", "groups", "autoscaler", "workloads", "faults", "behaviours", "seed"),
+    )
     nodes = _Nodes(others)
     for group in known["nodes"].items("a list of groups of nodes"):
         nodes.add(group)
     workloads = [one for field in known["workloads"].items("a list of files and objects")
                  for one in _workloads(field, file, manifests)]  # fmt: skip
+    groups = read_groups(known["groups"])
+    if not groups and known["autoscaler"].value is not None:
+        known["autoscaler"].wrong("there is nothing to scale", "groups")
+    for request in initial_nodes(groups, nodes.places):
+        nodes.places[request.name] = _Place(request.labels.get(ZONE_LABEL, ""), request.labels.get(RACK_LABEL, ""))
     faults = [one for field in known["faults"].items("a list of faults") for one in _faults(field, nodes)]
     return Fleet(
         nodes=tuple(nodes.requests),
         workloads=tuple(workloads),
         faults=tuple(sorted(faults, key=lambda fault: fault.after)),
+        groups=tuple(groups),
+        autoscaler=read_settings(known["autoscaler"]),
         behaviours=tuple(_rule(field) for field in known["behaviours"].items("a list of behaviours of containers")),
         seed=_seed(known["seed"]),
     )
