@@ -11,9 +11,7 @@ from __future__ import annotations
 import argparse
 import copy
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -30,6 +28,7 @@ from drakkar.allocation import (
     taints,
 )
 from tests.allocation import worlds
+from tools import fuzz_mutants
 from tools.vectors.allocation import plain, share_ids, solve, state_of
 
 Json = dict[str, Any]
@@ -118,17 +117,6 @@ def _at(value: Any, path: tuple[Any, ...]) -> Any:
     return value
 
 
-@contextmanager
-def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Something broken on purpose for a while."""
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
-
-
 def _keeps_counters(self: Any, frame: Any) -> None:
     left = list(self.left)
     _restore(self, frame)
@@ -168,20 +156,7 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
 
 def noticed(name: str, seconds: float) -> int:
     """After how many cases the mutant gives another answer; 0 if it does not."""
-    owner, attribute, value = MUTANTS[name]
-    until, seed = time.monotonic() + seconds, 0
-    while time.monotonic() < until:
-        case, _ = random_case(seed)
-        expected = ours(case)
-        with replaced(owner, attribute, value):
-            try:
-                got: Any = ours(case)
-            except Exception as problem:
-                got = problem
-        seed += 1
-        if got != expected:
-            return seed
-    return 0
+    return fuzz_mutants.noticed(MUTANTS[name], sys.modules[__name__], seconds)
 
 
 def main(arguments: list[str]) -> int:
@@ -189,11 +164,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="tools.fuzz_allocation", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     options = parser.parse_args(arguments)
-    found = {name: noticed(name, options.seconds / len(MUTANTS)) for name in MUTANTS}
-    for name, number in found.items():
-        print(f"{name}: {f'noticed after {number} cases' if number else 'NOT NOTICED'}")
-    print(f"{sum(map(bool, found.values()))} of {len(MUTANTS)} mutants noticed")
-    return 0 if all(found.values()) else 1
+    return fuzz_mutants.report({name: noticed(name, options.seconds / len(MUTANTS)) for name in MUTANTS})
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from drakkar.cel import CelError, DeviceValue, device_environment, types
 from drakkar.cel.environment import Environment
 from drakkar.cel.signatures import Overload
 from drakkar.cel.types import Type
+from tools import fuzz_cel_grid
 from tools.vectors.cel import MAX_BYTES, MAX_COST
 
 Json = dict[str, Any]
@@ -328,9 +329,21 @@ def _written(overload: Overload, arguments: list[Part], rng: random.Random) -> l
     return [*found, ")"]
 
 
+FROM_THE_GRID: Final = 0.15
+"""The share of cases that are one of the systematic list, `tools.fuzz_cel_grid`."""
+
+
+def systematic(seed: int) -> Iterator[Json]:
+    """Every overload with boundary values and in every place: the cases of `--systematic`, ordered by the seed."""
+    return fuzz_cel_grid.cases(seed)
+
+
 def random_case(seed: int) -> tuple[Json, Part | None]:
     """A case in the format of the oracle and the tree of its expression; equal seeds give equal cases."""
     rng = random.Random(seed)
+    if rng.random() < FROM_THE_GRID:
+        number, place = rng.randrange(len(fuzz_cel_grid.calls())), rng.randrange(len(fuzz_cel_grid.ENVIRONMENTS))
+        return fuzz_cel_grid.grid_case(number, place), None
     env = "stored" if rng.random() < 0.7 else "new"
     features = {name: rng.random() < 0.5 for name in ("consumableCapacity", "listTypeAttributes") if env == "new"}
     tree: Part | None = None
@@ -428,6 +441,7 @@ def ours(case: Json) -> Json:
     def environment(mode: Any) -> Environment:
         return device_environment(
             mode=mode,
+            minor=case.get("minor", 37),
             consumable_capacity=features.get("consumableCapacity", True),
             list_attributes=features.get("listTypeAttributes", False),
         )
@@ -488,7 +502,9 @@ def _same_error(own: str, other: str) -> bool:
 
 
 def smaller(case: Json, tree: Part | None) -> Iterator[tuple[Json, Part | None]]:
-    """The case with something taken out, large things first."""
+    """The case with something taken out, large things first; those of the list are small."""
+    if case["name"].startswith("grid/"):
+        return
     for place in ("attributes", "capacity"):
         for name in case["device"][place]:
             kept = {key: value for key, value in case["device"][place].items() if key != name}

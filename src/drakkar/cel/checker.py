@@ -143,6 +143,10 @@ class _Checker:
             if known is not None and self.lookup(qualified.removeprefix(".").partition(".")[0]) is None:
                 node.type_value = known[1]
                 return known[0]
+            declared = self.declarations.variables.get(qualified)
+            if declared is not None and not any(qualified.partition(".")[0] in scope for scope in self.scopes):
+                node.variable = qualified  # the longest name wins (name resolution of the specification)
+                return declared
         found = self.field(node.position, self.check(node.operand), node.field)
         return types.BOOL if node.test_only else found
 

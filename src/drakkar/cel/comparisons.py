@@ -173,7 +173,7 @@ def membership(value: Step, container: Step, is_list: bool, precise: bool) -> St
     def body(frame: Frame) -> Any:
         wanted = compute(frame)
         values = other(frame)
-        if type(wanted) in UNHASHABLE and type(values) in (dict, KeyedMap):
+        if type(wanted) in UNHASHABLE and type(values) in (dict, KeyedMap) and values:
             raise Panic(f"internal error: runtime error: hash of unhashable type {UNHASHABLE[type(wanted)]}")
         spent = frame[0] + (size_of(values) if is_list else 1)
         frame[0] = spent

@@ -163,23 +163,27 @@ Mode = Literal["stored", "new"]
 
 
 def device_environment(
-    *, mode: Mode = "stored", minor: int = 37, consumable_capacity: bool = True, list_attributes: bool = False
+    *, mode: Mode = "stored", minor: int = 37, consumable_capacity: bool | None = None, list_attributes: bool = False
 ) -> Environment:
     """The environment of device selectors in Kubernetes 1.`minor`.
 
-    `mode` is "stored" for the scheduler's view and "new" for admission's; the two gates matter only for "new".
+    `mode` is "stored" for the scheduler's view and "new" for admission's; the two gates matter only for "new", where one
+    that is on counts at once, not only in the next version. Consumable capacity is on by default where the version
+    before has it.
     """
     return _device_environment(mode, minor, consumable_capacity, list_attributes)
 
 
 @lru_cache(maxsize=32)
-def _device_environment(mode: Mode, minor: int, consumable_capacity: bool, list_attributes: bool) -> Environment:
+def _device_environment(mode: Mode, minor: int, consumable_capacity: bool | None, list_attributes: bool) -> Environment:
     from drakkar.cel.libraries.catalog import libraries_for
 
     stored = mode == "stored"
     version = minor if stored else minor - 1
-    lists = version >= 36 and (stored or list_attributes)
-    shared = version >= 34 and (stored or consumable_capacity)
+    if consumable_capacity is None:
+        consumable_capacity = version >= 34
+    lists = minor >= 36 and (stored or list_attributes)
+    shared = minor >= 34 and (stored or consumable_capacity)
     value = types.DYN if lists else types.ANY
     attributes = types.map_of(types.STRING, types.map_of(types.STRING, value))
     capacity = types.map_of(types.STRING, types.map_of(types.STRING, types.QUANTITY))

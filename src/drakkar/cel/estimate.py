@@ -105,6 +105,9 @@ class _Estimator:
             return self.cost(node.operand)
         if node.type_value is not None:
             return ONE
+        if node.variable:
+            self.paths[id(node)] = _Slice([node.variable], 1)
+            return ONE
         cost = self.cost(node.operand)
         if node.operand.type.kind in ("map", "struct", "param"):
             cost = plus(cost, ONE)

@@ -48,9 +48,9 @@ class IdentNode(Node):
 
 
 class SelectNode(Node):
-    """`operand.field`, or the presence test has(operand.field)."""
+    """`operand.field`, or the presence test has(operand.field); `variable` if it spells a variable with a dot."""
 
-    __slots__ = ("field", "operand", "test_only", "type_value")
+    __slots__ = ("field", "operand", "test_only", "type_value", "variable")
 
     def __init__(self, position: int, operand: Node, field: str, test_only: bool = False) -> None:
         self.position = position
@@ -59,6 +59,7 @@ class SelectNode(Node):
         self.field = field
         self.test_only = test_only
         self.type_value: Any = None
+        self.variable = ""
 
 
 class CallNode(Node):

@@ -47,8 +47,11 @@ _PURE: Final = frozenset(
 )
 _PATTERN_FUNCTIONS: Final = frozenset(("matches", "find", "findAll"))
 _SINGLETONS: Final = frozenset(
-    ("_+_", "_-_", "_*_", "_/_", "_%_", "startsWith", "endsWith", "contains", "matches", "@sortByAssociatedKeys")
-)
+    (
+        "_+_", "_-_", "_*_", "_/_", "_%_", "-_", "!_", "size", "startsWith", "endsWith", "contains", "matches",
+        "@sortByAssociatedKeys",
+    )
+)  # fmt: skip
 _HASHABLE: Final = frozenset({bool, int, float, str})
 _UNSET: Final = object()
 _BYTES_KEY: Final = "runtime error: hash of unhashable type types.Bytes"
@@ -153,6 +156,8 @@ class Planner:
             if node.type_value is None:
                 return self.variable(node.name)
         elif isinstance(node, SelectNode):
+            if node.variable:
+                return self.variable(node.variable)
             if node.type_value is None and not node.test_only:
                 return self.path(node.operand).extended(Qualifier(node.field, None, False))
         elif isinstance(node, CallNode) and node.function in _INDEXES:
@@ -168,6 +173,8 @@ class Planner:
     def select(self, node: SelectNode) -> Step:
         if node.type_value is not None:
             return self.type_constant(node.type_value)
+        if node.variable:
+            return self.variable(node.variable).step(self.precise)
         path = self.path(node.operand)
         if node.test_only:
             return Step(0, path.presence(node.field, self.precise))
@@ -251,8 +258,9 @@ class Planner:
         return Step(0, many_body(dispatcher, price, [argument.run() for argument in arguments], self.precise))
 
     def dispatcher(self, node: CallNode) -> Dispatcher:
-        """One overload if the checker left one, else all of the function."""
-        overloads = node.overloads if len(node.overloads) == 1 else self.tables.functions[node.function]
+        """One overload if the checker left one and upstream has them apart, else all of the function."""
+        single = len(node.overloads) == 1 and node.function not in _SINGLETONS
+        overloads = node.overloads if single else self.tables.functions[node.function]
         key = (node.function, *(overload.id for overload in overloads))
         known = self.tables.dispatchers.get(key)
         if known is None:

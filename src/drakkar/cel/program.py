@@ -167,7 +167,7 @@ class Program:
             value = bindings[name]
             frame.append(value)
             if declared.kind == "struct":
-                frame.append(value.flat)
+                frame.append(getattr(value, "flat", None))
         return frame + self._padding
 
     def _again(self, bindings: Mapping[str, Any], cost_limit: int, deadline: Deadline | None) -> Evaluation:

@@ -18,7 +18,10 @@ import (
 	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	basecompatibility "k8s.io/component-base/compatibility"
 	dracel "k8s.io/dynamic-resource-allocation/cel"
 )
 
@@ -42,6 +45,11 @@ type testCase struct {
 	Device     deviceInput  `json:"device"`
 	Env        string       `json:"env"`
 	Features   featureInput `json:"features"`
+
+	// Minor is the minor version of Kubernetes whose libraries count, 37 if
+	// absent. Expressions of an older one are compiled with what this library
+	// offers to new expressions that must work there.
+	Minor uint `json:"minor"`
 }
 
 type outcome struct {
@@ -71,14 +79,19 @@ type outcome struct {
 }
 
 type prepared struct {
-	features dracel.Features
-	envType  environment.Type
-	device   dracel.Device
+	compilerKey
+	envType environment.Type
+	device  dracel.Device
+
+	// admission is the compiler that judges the expression as a new one.
+	admission compilerKey
 }
+
+const newest = 37
 
 func (tc *testCase) prepare() (prepared, error) {
 	p := prepared{
-		features: dracel.Features{EnableConsumableCapacity: true},
+		compilerKey: compilerKey{features: dracel.Features{EnableConsumableCapacity: true}},
 		device: dracel.Device{
 			Driver:                   tc.Device.Driver,
 			AllowMultipleAllocations: tc.Device.AllowMultipleAllocations,
@@ -92,9 +105,21 @@ func (tc *testCase) prepare() (prepared, error) {
 	if v := tc.Features.ListTypeAttributes; v != nil {
 		p.features.EnableListTypeAttributes = *v
 	}
+	minor := tc.Minor
+	if minor == 0 {
+		minor = newest
+	}
+	p.compatible = minor - 1
+	p.admission = p.compilerKey
 	switch tc.Env {
 	case "", "stored":
 		p.envType = environment.StoredExpressions
+		if minor < newest {
+			// All gates count as on; that of lists came with 1.36.
+			p.envType = environment.NewExpressions
+			p.compatible = minor
+			p.features = dracel.Features{EnableConsumableCapacity: minor >= 34, EnableListTypeAttributes: minor >= 36}
+		}
 	case "new":
 		p.envType = environment.NewExpressions
 	default:
@@ -107,14 +132,25 @@ type compiler interface {
 	CompileCELExpression(string, dracel.Options) dracel.CompilationResult
 }
 
-// compilers keeps one compiler per feature set; upstream keeps only the last.
-var compilers = map[dracel.Features]compiler{}
+type compilerKey struct {
+	features   dracel.Features
+	compatible uint
+}
 
-func compilerFor(f dracel.Features) compiler {
-	c, ok := compilers[f]
+// compilers keeps one compiler per feature set and version; upstream keeps only the last.
+var compilers = map[compilerKey]compiler{}
+
+func compilerFor(key compilerKey) compiler {
+	c, ok := compilers[key]
 	if !ok {
-		c = dracel.GetCompiler(f)
-		compilers[f] = c
+		kube := compatibility.DefaultComponentGlobalsRegistry.EffectiveVersionFor(basecompatibility.DefaultKubeComponent)
+		kube.(basecompatibility.MutableEffectiveVersion).SetMinCompatibilityVersion(version.MajorMinor(1, key.compatible))
+		// Upstream makes a new one only for other features than the last.
+		other := key.features
+		other.EnableConsumableCapacity = !other.EnableConsumableCapacity
+		dracel.GetCompiler(other)
+		c = dracel.GetCompiler(key.features)
+		compilers[key] = c
 	}
 	return c
 }
@@ -128,7 +164,7 @@ func compile(p prepared, expression string, estimate bool) (result dracel.Compil
 			text = &s
 		}
 	}()
-	result = compilerFor(p.features).CompileCELExpression(expression, dracel.Options{
+	result = compilerFor(p.compilerKey).CompileCELExpression(expression, dracel.Options{
 		EnvType:               &p.envType,
 		DisableCostEstimation: !estimate,
 	})
@@ -201,6 +237,7 @@ func admission(p prepared, expression string) *string {
 		return &s
 	}
 	p.envType = environment.NewExpressions
+	p.compilerKey = p.admission
 	compiled, text := compile(p, expression, true)
 	if text == nil && compiled.MaxCost > resourceapi.CELSelectorExpressionMaxCost {
 		s := "too complex, exceeds cost limit"
@@ -313,7 +350,7 @@ func listFunctions(out io.Writer, f dracel.Features) error {
 		if envType == environment.StoredExpressions {
 			label = "stored"
 		}
-		compiled, text := compile(prepared{features: f, envType: envType}, "true", false)
+		compiled, text := compile(prepared{compilerKey: compilerKey{features: f, compatible: newest - 1}, envType: envType}, "true", false)
 		if text != nil {
 			return errors.New(*text)
 		}

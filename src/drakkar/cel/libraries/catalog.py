@@ -15,7 +15,7 @@ from drakkar.cel.libraries.quantities import QUANTITIES
 from drakkar.cel.libraries.regex import MATCHES, REGEX
 from drakkar.cel.libraries.semvers import SEMVERS
 from drakkar.cel.libraries.sets import SETS
-from drakkar.cel.libraries.standard import MIXED_COMPARISON, STANDARD
+from drakkar.cel.libraries.standard import STANDARD
 from drakkar.cel.libraries.strings import STRINGS
 from drakkar.cel.libraries.times import TIMES
 from drakkar.cel.libraries.url import URLS
@@ -26,14 +26,12 @@ SINCE: Final[tuple[tuple[int, Library], ...]] = (
     (0, CONVERSIONS),
     (0, TIMES),
     (0, MATCHES),
-    (0, LISTS),
     (0, REGEX),
     (0, STRINGS),
     (0, URLS),
     (27, AUTHORIZATION),
     (28, OPTIONALS),
     (28, QUANTITIES),
-    (28, MIXED_COMPARISON),
     (29, SETS),
     (30, IPS),
     (31, NAMED_FORMATS),
@@ -42,12 +40,14 @@ SINCE: Final[tuple[tuple[int, Library], ...]] = (
     (33, SEMVERS),
     (34, EXTENDED_LISTS),
 )
-_INCLUDES_FOR_ALL: Final = 37
+_LISTS_LAST: Final = 37
+"""Since when Kubernetes' functions of lists come last, and `includes` with them."""
 
 
 def libraries_for(minor: int, *, includes: bool) -> list[Library]:
     """The libraries of Kubernetes 1.`minor`; `includes` came with the gate of list attributes in 1.36."""
     libraries = [library for since, library in SINCE if since <= minor]
-    if includes or minor >= _INCLUDES_FOR_ALL:
-        libraries.append(INCLUDES)
-    return libraries
+    if minor >= _LISTS_LAST:
+        return [*libraries, LISTS, INCLUDES]
+    # What is declared first is tried first, which shows in what is inferred.
+    return [LISTS, *libraries, *([INCLUDES] if includes else [])]

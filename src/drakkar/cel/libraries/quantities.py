@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from drakkar.cel.signatures import Library
-from drakkar.cel.values import INT_MIN, ComputedQuantity, Failure, size_of, tenth
+from drakkar.cel.values import ComputedQuantity, Failure, size_of, tenth
 from drakkar.kube.quantity import Quantity, QuantityError
 
 _NOT_INTEGER: Final = Failure("cannot convert value to integer")
@@ -30,11 +30,6 @@ def _as_integer(value: Quantity) -> Any:
 
 def _computed(value: Quantity) -> ComputedQuantity:
     return ComputedQuantity(value.unscaled, value.scale, value.format, compact=value.compact)
-
-
-def _subtrahend(number: int) -> Quantity:
-    """Upstream negates in 64 bits and adds, so taking away the least integer adds it."""
-    return Quantity(-number if number == INT_MIN else number)
 
 
 def _arithmetic(operation: Any, convert: Any) -> Any:
@@ -81,7 +76,7 @@ kubernetes.Quantity.sub(int) -> kubernetes.Quantity    quantity_sub_int
         "quantity_is_integer": lambda value: value.as_int64() is not None,
         "quantity_is_less_than": lambda left, right: left.compare(right) < 0,
         "quantity_sub": _arithmetic(Quantity.sub, lambda value: value),
-        "quantity_sub_int": _arithmetic(Quantity.sub, _subtrahend),
+        "quantity_sub_int": _arithmetic(Quantity.sub, Quantity),
     },
     function_prices={
         "quantity": _walk,

@@ -126,24 +126,17 @@ def _contains_price(arguments: Any, _: Any) -> int:
 
 
 _COMPARED: Final = ("bool", "int", "uint", "double", "string", "bytes", "timestamp", "duration")
-_MIXED: Final = (
-    ("int", "double"),
-    ("int", "uint"),
-    ("uint", "double"),
-    ("uint", "int"),
-    ("double", "int"),
-    ("double", "uint"),
-)
+_MIXED: Final = {"int": ("double", "uint"), "uint": ("double", "int"), "double": ("int", "uint")}
 _WIDE: Final = {"int": "int64", "uint": "uint64"}
 
 
 def _relation(symbol: str, name: str) -> str:
-    lines = [f"_{symbol}_({t}, {t}) -> bool    {name}_{_WIDE.get(t, t)}" for t in _COMPARED]
-    return "\n".join(lines)
-
-
-def _mixed_relation(symbol: str, name: str) -> str:
-    lines = [f"_{symbol}_({a}, {b}) -> bool    {name}_{_WIDE.get(a, a)}_{_WIDE.get(b, b)}" for a, b in _MIXED]
+    """The overloads of a relation in upstream's order, which shows in what is inferred: each type, then its mixtures."""
+    lines = []
+    for kind in _COMPARED:
+        for other in (kind, *_MIXED.get(kind, ())):
+            names = _WIDE.get(kind, kind) + (f"_{_WIDE.get(other, other)}" if other != kind else "")
+            lines.append(f"_{symbol}_({kind}, {other}) -> bool    {name}_{names}")
     return "\n".join(lines)
 
 
@@ -260,9 +253,4 @@ STANDARD: Final = Library(
     },
     macros=macros.STANDARD,
     prices=_PRICES,
-)
-
-MIXED_COMPARISON: Final = Library(
-    name="comparison between number types",
-    declarations="\n".join(_mixed_relation(symbol, name) for symbol, name in _RELATIONS),
 )

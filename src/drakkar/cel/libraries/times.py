@@ -5,6 +5,7 @@ Durations are written as Go writes them ("1h2m3.5s"), timestamps as RFC 3339. Zo
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -41,7 +42,6 @@ _TIMESTAMP: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
 )
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
-_OFFSET: Final = re.compile(r"([+-]?)(\d+):(\d+)", re.ASCII)
 _INT_OVERFLOW: Final = Failure("integer overflow")
 _OVERFLOW: Final = Failure("timestamp overflow")
 
@@ -143,11 +143,8 @@ def _local(stamp: Timestamp, zone: str) -> _Calendar | Failure:
     """The calendar time in a zone: a name, or hours and minutes."""
     seconds = stamp.nanos // _SECOND
     if ":" in zone:
-        offset = _OFFSET.fullmatch(zone)
-        if offset is None:
-            return Failure(_offset_problem(zone))
-        minutes = int(offset.group(2)[:6]) * 60 + int(offset.group(3)[:6])
-        return _calendar(seconds + (-60 if offset.group(1) == "-" else 60) * minutes)
+        offset = _offset(zone)
+        return offset if isinstance(offset, Failure) else _calendar(seconds + offset)
     if zone in ("", "UTC", "Local"):
         return _calendar(seconds)
     if ".." in zone.split("/") or zone[0] in "/\\":
@@ -161,11 +158,24 @@ def _local(stamp: Timestamp, zone: str) -> _Calendar | Failure:
     return _calendar(seconds + (shift or timedelta()) // timedelta(seconds=1))
 
 
-def _offset_problem(zone: str) -> str:
-    """What Go says to hours and minutes that are no numbers."""
-    hours, _, minutes = zone.partition(":")
-    bad = minutes if _INTEGER.fullmatch(hours) else hours
-    return f'strconv.Atoi: parsing "{bad}": invalid syntax'
+def _offset(zone: str) -> int | Failure:
+    """The seconds of an offset in hours and minutes, in 64 bits as upstream computes it: both may have a sign."""
+    parts = []
+    for text in zone.split(":", 1):
+        if not _INTEGER.fullmatch(text):
+            return Failure(f'strconv.Atoi: parsing "{text}": invalid syntax')
+        number = int(text) if len(text) < 4000 else INT_MAX + 1
+        if not INT_MIN <= number <= INT_MAX:
+            return Failure(f'strconv.Atoi: parsing "{text}": value out of range')
+        parts.append(number)
+    hours, minutes = parts
+    nanos = _wrapped(_wrapped(hours * 60 + (-minutes if zone[0] == "-" else minutes)) * 60 * _SECOND)
+    return int(math.copysign(abs(nanos) // _SECOND, nanos))
+
+
+def _wrapped(number: int) -> int:
+    """What Go keeps of a number in 64 bits."""
+    return (number - INT_MIN) % (1 << 64) + INT_MIN
 
 
 def _calendar(seconds: int) -> _Calendar:

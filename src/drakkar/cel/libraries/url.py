@@ -170,6 +170,14 @@ def parse_url(text: str) -> URLValue:
     return value
 
 
+def parse_reference(text: str) -> URLValue:
+    """Any URL, also a relative one or nothing, as Go's url.Parse reads it; raises `URLProblem`."""
+    head, _, fragment = text.partition("#")
+    value = _parse(head, request=False)
+    value.fragment = _unescaped(fragment)
+    return value
+
+
 def parse_request_uri(text: str) -> None:
     """Check a URL as Go's ParseRequestURI does; raises `URLProblem`."""
     try:
