@@ -24,7 +24,7 @@ from drakkar.drivers.kit import PreparationError
 from drakkar.hardware.holders import Holder, holders
 from drakkar.hardware.machine import DeviceNode
 from drakkar.hardware.pci_drivers import GroupMember, PciBus
-from drakkar.kube.clock import Clock
+from drakkar.kube.clock import Clock, wait_for
 from drakkar.vendors.nvidia import passthrough
 from drakkar.vendors.nvidia.machine import NvidiaMachine
 from drakkar.vendors.nvidia.passthrough import NVIDIA_DRIVER, GpuFunction, is_vfio
@@ -335,12 +335,7 @@ class Passthrough:
             raise self._never_came_back(address, "an earlier change of its driver")
         future = _in_thread(work, f"{address} {doing}")
         self._stuck[address] = future
-        alarm = asyncio.ensure_future(self._clock.sleep(SWITCH_SECONDS))
-        try:
-            await asyncio.wait({future, alarm}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            alarm.cancel()
-        if not future.done():
+        if not await wait_for(self._clock, future, SWITCH_SECONDS):
             future.add_done_callback(lambda late: _log.warning("%s: %s came back late: %s", address, doing, _end(late)))
             raise self._never_came_back(address, doing)
         del self._stuck[address]
