@@ -283,5 +283,5 @@ def log_to(where: Places, verbose: bool) -> None:
         level=logging.DEBUG if verbose else logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
-    for noisy in ("asyncio", "grpc"):
+    for noisy in ("asyncio", "hpack"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

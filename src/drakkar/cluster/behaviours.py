@@ -8,7 +8,7 @@ not made up: such a container runs until it is stopped. Spans are drawn from; KW
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -145,14 +145,16 @@ def _codes(value: Any) -> tuple[tuple[int, float], ...]:
     """``3``, codes with weights, or the same as a text: ``0=95,1=5``."""
     if isinstance(value, str):
         parts = [part.partition("=") for part in value.split(",")]
-        value = {code.strip(): weight.strip() if sign else 1 for code, sign, weight in parts}
-    if not isinstance(value, Mapping):
-        value = {value: 1}
+        pairs: Iterable[tuple[Any, Any]] = [
+            (code.strip(), weight.strip() if sign else 1) for code, sign, weight in parts
+        ]
+    else:
+        pairs = value.items() if isinstance(value, Mapping) else [(value, 1)]
     found = []
-    for code, weight in value.items():
+    for code, weight in pairs:
         number = _number(str(code)) if not isinstance(code, bool) else None
         share = _number(str(weight)) if not isinstance(weight, bool) else None
-        if number is None or number != int(number) or not 0 <= number <= 255:
+        if number is None or not 0 <= number <= 255 or number != int(number):
             raise ValueError(f"{code!r} is no exit code; expected 0 to 255, or codes with weights: 0=95,1=5")
         if share is None or not 0 <= share < math.inf:
             raise ValueError(f"{weight!r} is no weight of exit code {code}")

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from drakkar.kube.clock import Clock, ShiftedClock
 
-__all__ = ["MAX_SPEED", "SimulatedClock", "SimulatedLoop", "hold", "run", "simulated", "stopwatch"]
+__all__ = ["MAX_SPEED", "SimulatedClock", "SimulatedLoop", "hold", "look_every", "run", "simulated", "stopwatch"]
 
 MAX_SPEED: Final = math.inf
 """As fast as the processor permits."""
@@ -34,6 +34,7 @@ EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 _PATIENCE: Final = 30.0
 """Real seconds that a `hold` may last; whoever needs longer may be waiting for simulated time himself."""
 _MICRO: Final = 1_000_000
+_LOOKS: Final = 10.0
 _SWEEP: Final = 512
 
 
@@ -255,6 +256,14 @@ def hold(clock: Clock) -> AbstractContextManager[None]:
 def stopwatch(clock: Clock) -> Callable[[], float]:
     """What limits a computation: simulated time stands still meanwhile, so it is real time there."""
     return time.monotonic if simulated(clock) is not None else clock.monotonic
+
+
+def look_every(clock: Clock, seconds: float) -> float:
+    """How long to wait between looks at something real (a file, a process) that changes without telling.
+
+    Simulated seconds pass in microseconds, and what is looked at is no faster for that.
+    """
+    return seconds if simulated(clock) is None else max(seconds, _LOOKS)
 
 
 def _micro(seconds: float) -> int:

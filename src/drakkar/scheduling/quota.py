@@ -137,7 +137,7 @@ def pod_totals(spec: Object, part: str) -> Usage:
         if container.get("restartPolicy") == "Always":
             running = total((running, amounts))
             amounts = {}
-        for name in {*amounts, *running}:
+        for name in dict.fromkeys((*amounts, *running)):
             together = running.get(name, _ZERO) + amounts.get(name, _ZERO)
             peak[name] = max(peak.get(name, _ZERO), together)
     running = total((running, *(_amounts(container, part) for container in spec.get("containers") or ())))

@@ -1,4 +1,4 @@
-"""An embedded cluster on a thread of the test's own process.
+"""An embedded cluster on a thread of the test's own process, in real or in simulated time.
 
 On a thread, because then nothing outlives the test run, whatever ends it, and a node can be added or broken by a call.
 The thread owns the event loop; the test's thread only ever hands it coroutines and waits. Clients, kubectl included,
@@ -11,7 +11,8 @@ import asyncio
 import os
 import tempfile
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from drakkar.cluster.places import Places
     from drakkar.diagnosis.verdict import Verdict
     from drakkar.evidence.snapshot import Snapshot
+    from drakkar.kube.clock import Clock
+    from drakkar.kube.simulated import SimulatedClock
 
 __all__ = ["EmbeddedCluster", "Fault", "GpuNode"]
 
@@ -47,16 +50,21 @@ class EmbeddedCluster:
     """A running cluster, as a context manager.
 
     Args:
-        runtime: how containers run; `process` works anywhere, without root.
+        runtime: how containers run; `process` works anywhere, without root. In simulated time the default is
+            `simulated`: the course of containers is data (annotations ``drakkar.dev/runs``, …).
+        speed: simulate time, so many times as fast as it really goes; 0 stands still except in `advance` and `until`.
+        seed: what chance is drawn from in simulated time.
 
     Attributes:
         environment: in which kubectl and the `drakkar` commands talk to this cluster (``KUBECONFIG``, …).
     """
 
-    def __init__(self, *, runtime: str = "process") -> None:
-        self._runtime = runtime
+    def __init__(self, *, runtime: str = "", speed: float | None = None, seed: int | None = None) -> None:
+        self._clock = _clock(speed, seed)
+        self._seed = 0 if seed is None and self._clock is not None else seed
+        self._runtime = runtime or ("process" if self._clock is None else "simulated")
         self._folder = Path(tempfile.mkdtemp(prefix="dk-"))  # short: unix sockets lie in it
-        self._loop = asyncio.new_event_loop()
+        self._loop = _loop(self._clock)
         self._thread = threading.Thread(target=self._loop.run_forever, name="drakkar cluster", daemon=True)
         self._cluster: Cluster | None = None
         self._holding: Any = None
@@ -96,6 +104,47 @@ class EmbeddedCluster:
         from drakkar.cluster import faults
 
         return str(self._do(faults.inject(self._running, name, {"node": node, **arguments}))["done"])
+
+    # Simulated time
+
+    @property
+    def clock(self) -> Clock:
+        """The cluster's time: ``now()``, ``monotonic()``, and ``await sleep(seconds)`` from any event loop.
+
+        A controller that takes its time from here waits in simulated time as the cluster does.
+        """
+        from drakkar.kube.clock import SystemClock
+
+        return self._clock or SystemClock()
+
+    def advance(self, duration: str | float) -> datetime:
+        """Let simulated time go on by ``"24h"``, or seconds; return the new time when all that happens until then has
+        happened. Raises `DrakkarError` where time is real.
+        """
+        clock = self._simulated()
+        seconds = _seconds(duration)
+        self._do(clock.advance(seconds))
+        return clock.now()
+
+    def until(self, holds: Callable[[], bool], *, within: str | float = "1h", every: str | float = "1s") -> datetime:
+        """Let simulated time go on in steps of `every` until `holds()`; the time then.
+
+        Raises `AssertionError` if it does not within that duration, `DrakkarError` where time is real.
+        """
+        clock, step = self._simulated(), _seconds(every)
+        end = clock.monotonic() + _seconds(within)
+        while not holds():
+            if clock.monotonic() >= end:
+                raise AssertionError(f"what was waited for did not happen within {within} of simulated time")
+            self._do(clock.advance(min(step, end - clock.monotonic())))
+        return clock.now()
+
+    def _simulated(self) -> SimulatedClock:
+        if self._clock is None:
+            raise DrakkarError(
+                "the cluster's time is real", reason="RealTime", next_step="ask for it: @pytest.mark.drakkar(speed=0)"
+            )
+        return self._clock
 
     def explain(self, target: str) -> Verdict:
         """Why a target (``pod/NAME``, ``claim/NAME``, …) has its devices, or why it does not."""
@@ -141,7 +190,7 @@ class EmbeddedCluster:
         where = _places(self._folder)
         self._holding = occupied(where)
         self._holding.__enter__()
-        cluster = Cluster(where, runtime=self._runtime)
+        cluster = Cluster(where, runtime=self._runtime, clock=self._clock, seed=self._seed)
         await cluster.start()
         self._cluster = cluster
 
@@ -160,6 +209,30 @@ class EmbeddedCluster:
             self._thread.join(_START_LIMIT)
             self._loop.close()
             remove_tree(self._folder)
+
+
+def _clock(speed: float | None, seed: int | None) -> SimulatedClock | None:
+    if speed is None and seed is None:
+        return None
+    from drakkar.cluster.simulation import parse_speed, simulated_clock
+
+    return simulated_clock(0.0 if speed is None else parse_speed(str(speed)))
+
+
+def _loop(clock: SimulatedClock | None) -> asyncio.AbstractEventLoop:
+    if clock is None:
+        return asyncio.new_event_loop()
+    from drakkar.kube.simulated import SimulatedLoop
+
+    return SimulatedLoop(clock)
+
+
+def _seconds(duration: str | float) -> float:
+    if isinstance(duration, str):
+        from drakkar.cluster.simulation import parse_lasting
+
+        return parse_lasting(duration)
+    return float(duration)
 
 
 def _places(folder: Path) -> Places:

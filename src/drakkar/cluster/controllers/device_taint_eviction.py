@@ -123,7 +123,7 @@ class DeviceTaintEviction(Controller):
             return
         about = {**pod, "apiVersion": "v1", "kind": "Pod"}
         self._recorder.record(about, "Normal", "DeviceTaintManagerEviction", "Marking for deletion")
-        for uid in rules:
+        for uid in sorted(rules):
             self._evicted[uid] = self._evicted.get(uid, 0) + 1
         self._refresh_rules()
 

@@ -46,7 +46,7 @@ class GarbageCollector(Controller):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._entries: dict[str, _Entry] = {}
-        self._dependents: dict[str, set[str]] = {}
+        self._dependents: dict[str, dict[str, None]] = {}
         self._absent: set[str] = set()
         self._removed: set[str] = set()  # recorded objects that somebody removed since
         self._kinds: dict[tuple[str, str], Resource] = {}
@@ -118,7 +118,7 @@ class GarbageCollector(Controller):
             self._unlink(owner["uid"], uid)
         self._entries[uid] = entry
         for owner in entry.owners:
-            self._dependents.setdefault(owner["uid"], set()).add(uid)
+            self._dependents.setdefault(owner["uid"], {})[uid] = None
         held = entry.deleting and bool({FOREGROUND, ORPHAN} & set(entry.finalizers))
         newly_owned = bool(entry.owners) and (before is None or before.owners != entry.owners)
         if held or newly_owned:
@@ -145,7 +145,7 @@ class GarbageCollector(Controller):
     def _unlink(self, owner: str, dependent: str) -> None:
         group = self._dependents.get(owner)
         if group is not None:
-            group.discard(dependent)
+            group.pop(dependent, None)
             if not group:
                 del self._dependents[owner]
 

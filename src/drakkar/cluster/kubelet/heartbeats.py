@@ -191,8 +191,9 @@ class Rounds:
     async def _run(self) -> None:
         turn = 0
         while True:
-            await self._clock.sleep(self._period / _SLICES)
-            turn = (turn + 1) % _SLICES
+            steps = next((step for step in range(1, _SLICES + 1) if self._members[(turn + step) % _SLICES]), 1)
+            await self._clock.sleep(self._period / _SLICES * steps)
+            turn = (turn + steps) % _SLICES
             await asyncio.gather(*(beat() for beat in self._members[turn]), return_exceptions=True)
 
 

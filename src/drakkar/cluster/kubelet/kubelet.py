@@ -260,8 +260,8 @@ class Kubelet:
         task.add_done_callback(self._returning.discard)
 
     def _health_changed(self, driver: str) -> None:
-        using = {pod for claim in self.claims for pod in claim.pods if driver in claim.drivers}
-        for uid in using:
+        using = (pod for claim in self.claims for pod in sorted(claim.pods) if driver in claim.drivers)
+        for uid in dict.fromkeys(using):
             worker = self._workers.get(uid)
             if worker is not None:
                 worker.wake()
@@ -305,6 +305,6 @@ class Kubelet:
     async def _reconcile(self) -> None:
         """Unprepare claims held for pods that are gone (kubelet does this every minute)."""
         for claim in self.claims:
-            for uid in claim.pods - set(self._workers):
+            for uid in sorted(claim.pods - set(self._workers)):
                 with contextlib.suppress(DrakkarError):
                     await self.claims.unprepare_named(uid, claim.namespace, [claim.name])

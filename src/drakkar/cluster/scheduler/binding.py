@@ -55,7 +55,7 @@ class Binder:
     def __init__(self, client: Client, devices: DeviceState, clock: Clock, announce: Callable[..., None]) -> None:
         self._client, self._devices, self._clock = client, devices, clock
         self._announce = announce
-        self._waiting: dict[str, set[asyncio.Event]] = {}
+        self._waiting: dict[str, dict[asyncio.Event, None]] = {}
         self._gone: set[str] = set()
 
     def reserve(self, pod: PodFacts, offer: Devices) -> Reservation:
@@ -244,7 +244,7 @@ class Binder:
         keys = claim["metadata"]["uid"], pod.uid
         event = asyncio.Event()
         for key in keys:
-            self._waiting.setdefault(key, set()).add(event)
+            self._waiting.setdefault(key, {})[event] = None
         waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(self._clock.sleep(max(0.0, seconds)))]
         try:
             done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -252,7 +252,7 @@ class Binder:
             for wait in waits:
                 wait.cancel()
             for key in keys:
-                self._waiting[key].discard(event)
+                self._waiting[key].pop(event, None)
                 if not self._waiting[key]:
                     del self._waiting[key]
         return waits[0] in done

@@ -62,7 +62,7 @@ class PendingPods:
         return self._entries.get(uid)
 
     def gated(self) -> list[Pending]:
-        return [self._entries[uid] for uid in self._gated]
+        return [entry for uid, entry in self._entries.items() if uid in self._gated]
 
     def update(self, pod: PodFacts, *, ready: bool) -> None:
         """A pod appeared or changed. `ready` is false while it must not be tried (gates, claims missing)."""

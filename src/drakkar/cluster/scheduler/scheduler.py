@@ -101,7 +101,7 @@ class Scheduler:
                 (PODS, self._on_pod),
             )
         ]
-        self._waiting_for: dict[tuple[str, str], set[str]] = {}
+        self._waiting_for: dict[tuple[str, str], dict[str, None]] = {}
         self._binding: dict[str, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
         self._loop: list[asyncio.Task[None]] = []
@@ -337,7 +337,7 @@ class Scheduler:
         if entry is None or entry.pod.claims != pod.claims:
             for reference in pod.claims:
                 if reference.claim_name:
-                    self._waiting_for.setdefault((pod.namespace, reference.claim_name), set()).add(pod.uid)
+                    self._waiting_for.setdefault((pod.namespace, reference.claim_name), {})[pod.uid] = None
         self._pending.update(pod, ready=not pod.gates and blocked(pod, self._devices) is None)
         self._wake.set()
 
@@ -356,7 +356,7 @@ class Scheduler:
             key = entry.pod.namespace, reference.claim_name or ""
             waiting = self._waiting_for.get(key)
             if waiting is not None:
-                waiting.discard(uid)
+                waiting.pop(uid, None)
                 if not waiting:
                     del self._waiting_for[key]
         self._pending.drop(uid)

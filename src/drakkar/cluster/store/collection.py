@@ -39,7 +39,7 @@ class Collection:
         self._objects: dict[str, StoredObject] = {}
         self._keys: list[str] = []
         self._history: deque[Change] = deque()
-        self._watchers: set[Watcher] = set()
+        self._watchers: dict[Watcher, None] = {}  # told in the order in which they came
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -91,12 +91,12 @@ class Collection:
     def subscribe(self, prefix: str = "", *, limit: int = QUEUE) -> Watcher:
         """A queue that gets every later change; the caller must `unsubscribe` it."""
         watcher = Watcher(prefix, limit)
-        self._watchers.add(watcher)
+        self._watchers[watcher] = None
         return watcher
 
     def unsubscribe(self, watcher: Watcher) -> None:
         watcher.close()
-        self._watchers.discard(watcher)
+        self._watchers.pop(watcher, None)
 
     @property
     def watchers(self) -> int:

@@ -50,7 +50,7 @@ class CustomResources:
     def _settle(self) -> None:
         store = self._server.store
         present = {stored.key: stored for stored in store.collection(COLLECTION).objects()}
-        for name in set(self._rows) - set(present):
+        for name in [name for name in self._rows if name not in present]:
             self._withdraw(name)
         for stored in present.values():
             if stored.value["metadata"].get("deletionTimestamp"):
