@@ -13,9 +13,9 @@ from typing import Any
 import yaml
 
 from drakkar.drivers.gpu.classes import device_classes
+from drakkar.drivers.machine_nodes import machine_node
 from drakkar.evidence.recorded import relied_on
 from drakkar.evidence.snapshot import Manifest, Snapshot
-from drakkar.planning.nodes import machine_node
 
 Object = dict[str, Any]
 
@@ -117,6 +117,8 @@ def _node(name: str, node: Object) -> list[Object]:
     objects = machine_node(node["model"], name, partitions=node.get("partitions", False))
     top = objects[0]
     top["metadata"]["labels"] = {**top["metadata"]["labels"], **(node.get("labels") or {})}
+    if "annotations" in node:
+        top["metadata"]["annotations"] = node["annotations"]
     top["spec"] = {key: node[key] for key in ("taints", "unschedulable") if key in node}
     for key in ("cpu", "memory", "pods"):
         if key in node:
@@ -144,6 +146,9 @@ def _running(entry: Object) -> Iterator[Object]:
     if entry.get("owner"):
         kind, _, owner = entry["owner"].partition("/")
         metadata["ownerReferences"] = [{"kind": kind, "name": owner, "uid": f"uid-{owner}", "controller": True}]
+    for key in ("annotations", "labels"):
+        if key in entry:
+            metadata[key] = entry[key]
     claim_name = entry.get("claim") or (f"{name}-gpu" if entry.get("devices") else "")
     claims = [{"name": "gpu", "resourceClaimName": claim_name}] if claim_name else []
     requests = {key: str(entry[key]) for key in ("cpu", "memory") if key in entry}
@@ -151,6 +156,7 @@ def _running(entry: Object) -> Iterator[Object]:
         "nodeName": node,
         "containers": [{"name": "main", "resources": {"requests": requests}}],
         "resourceClaims": claims,
+        **(entry.get("spec") or {}),
     }
     if "priority" in entry:
         spec["priority"] = entry["priority"]

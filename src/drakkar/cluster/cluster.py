@@ -44,6 +44,7 @@ from drakkar.kube.simulated import simulated
 if TYPE_CHECKING:
     from drakkar.cluster.controllers import ControllerGroup
     from drakkar.cluster.fleet_file import Fleet
+    from drakkar.cluster.node_groups import NodeGroups
     from drakkar.cluster.nodes import EmbeddedNode
     from drakkar.cluster.replay import Restored
     from drakkar.cluster.runtimes.runtime import Runtime
@@ -101,6 +102,8 @@ class Cluster:
         self._certificates = certificates
         self._progress = progress
         self._fleet = fleet
+        self._groups = fleet.groups if fleet is not None else ()
+        self.node_groups: NodeGroups | None = None
         self._recorded = recorded
         self.restored: Restored | None = None
         self._schedule: FaultSchedule | None = None
@@ -141,8 +144,9 @@ class Cluster:
 
         await self._end_leftovers()
         certificates = self._certificates or pki.prepare(self.where.data / "pki")
-        self._requests = merge_nodes(self._remembered(), self._requests)
-        families = catalog.families(request.model for request in self._requests)
+        self._requests = merge_nodes(self._remembered(), [*self._requests, *self._initial_nodes()])
+        models = [request.model for request in self._requests]
+        families = catalog.families([*models, *(group.model for group in self._groups)])
         hidden = [pattern for family in families for pattern in family.host_files]
         self.runtime = choose_runtime(
             self._runtime_name,
@@ -222,48 +226,97 @@ class Cluster:
         await apply(self, self._fleet.workloads, clock=self._clock)
         if self._fleet.workloads:
             self._progress(f"workloads: {len(self._fleet.workloads)} objects applied")
+        if self._groups:
+            from drakkar.cluster.node_groups import NodeGroups
+
+            seed = self._fleet.seed if self.chance.seed is None else self.chance.seed
+            self.node_groups = NodeGroups(self, self._groups, self._fleet.autoscaler, clock=self._clock, seed=seed)
+            await self.node_groups.start()
+            self._progress(f"node groups: {', '.join(group.name for group in self._groups)}")
         self._schedule = FaultSchedule(self, self._fleet.faults, clock=self._clock, progress=self._progress)
         self._schedule.start()
 
     async def add_nodes(self, requests: Sequence[NodeRequest]) -> None:
         """Add simulated nodes to the running cluster; return when their devices are in the API."""
-        from drakkar.cluster.nodes import START_AT_ONCE, EmbeddedNode, start_all
+        from drakkar.cluster.nodes import START_AT_ONCE, start_all
 
-        fresh = []
-        for request in requests:
-            if request.name in self.nodes:
-                raise DrakkarError(f"there is a node {request.name!r} already", reason="AlreadyExists")
-            node = EmbeddedNode(
-                request,
-                catalog.family_of(request.model),
-                self.where,
-                runtime=self.runtime,
-                client_for=self.client_for,
-                pods=self._pods,
-                clock=self._clock,
-                chance=self.chance,
-            )
-            self.nodes[request.name] = node
-            fresh.append(node)
-
+        fresh = [self._new_node(request) for request in requests]
         self._remember()  # before they start: a start that is killed must not forget which nodes were asked for
-
-        def ready(node: EmbeddedNode) -> None:
-            self.server.connect_node(node.name, node.kubelet.streams)
-            count = len(node.machine.devices())
-            model = node.machine.devices()[0].model if count else "no devices"
-            self._progress(f"node {node.name}: {count} × {model}")
-
         # Side by side they would come up in whichever order their files and sockets were ready.
-        await start_all(fresh, done=ready, at_once=START_AT_ONCE if simulated(self._clock) is None else 1)
+        at_once = START_AT_ONCE if simulated(self._clock) is None else 1
+        await start_all(fresh, done=self._joined, at_once=at_once)
         await self._published({node.name for node in fresh})
         self._write_record()
+
+    async def add_node(self, request: NodeRequest, *, driver_delay: float = 0.0) -> None:
+        """Add one node to the running cluster; return when it is registered and its devices are in the API.
+
+        Its drivers start `driver_delay` seconds after it has registered.
+        """
+        node = self._new_node(request)
+        self._remember()
+        await node.start(drivers=False)
+        self._joined(node)
+        if driver_delay:
+            await self._clock.sleep(driver_delay)
+        await node.start_drivers()
+        await self._published({node.name})
+        self._write_record()
+
+    async def remove_node(self, name: str) -> None:
+        """Switch a machine off: its containers, drivers and kubelet end, its Node and slices leave the API."""
+        node = self.nodes.pop(name, None)
+        if node is not None:
+            self._remember()
+            await self._stop_node(node)
+            await node.discard()
+        slices = await self.client.list(RESOURCE_SLICES, field_selector=f"spec.nodeName={name}")
+        for resource, wanted in (*((RESOURCE_SLICES, obj["metadata"]["name"]) for obj in slices.items), (NODES, name)):
+            try:
+                await self.client.delete(resource, wanted)
+            except ApiError as error:
+                if not error.not_found:
+                    raise
+        self._write_record()
+
+    def _new_node(self, request: NodeRequest) -> EmbeddedNode:
+        from drakkar.cluster.nodes import EmbeddedNode
+
+        if request.name in self.nodes:
+            raise DrakkarError(f"there is a node {request.name!r} already", reason="AlreadyExists")
+        node = self.nodes[request.name] = EmbeddedNode(
+            request,
+            catalog.family_of(request.model),
+            self.where,
+            runtime=self.runtime,
+            client_for=self.client_for,
+            pods=self._pods,
+            clock=self._clock,
+            chance=self.chance,
+        )
+        return node
+
+    def _joined(self, node: EmbeddedNode) -> None:
+        self.server.connect_node(node.name, node.kubelet.streams)
+        count = len(node.machine.devices())
+        model = node.machine.devices()[0].model if count else "no devices"
+        self._progress(f"node {node.name}: {count} × {model}")
+
+    def _initial_nodes(self) -> list[NodeRequest]:
+        """The nodes that groups have from the start; a cluster that comes back has those it had."""
+        if not self._groups or (self.where.data / "nodes.json").exists():
+            return []
+        from drakkar.cluster.autoscaler.provider import initial_nodes
+
+        return initial_nodes(self._groups, [request.name for request in self._requests])
 
     async def stop(self) -> None:
         """End everything in the reverse order; containers are killed."""
         self._simulation.stop()
         if self._schedule is not None:
             await self._schedule.stop()
+        if self.node_groups is not None:
+            await self.node_groups.stop()
         nodes, self.nodes = list(self.nodes.values()), {}
         await asyncio.gather(*(self._stop_node(node) for node in nodes), return_exceptions=True)
         await self._closing.aclose()

@@ -14,7 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from drakkar.cluster.kubelet.kubelet import Kubelet
-from drakkar.cluster.places import Places
+from drakkar.cluster.kubelet.launcher import NODE_NAME
+from drakkar.cluster.places import Places, remove_tree
 from drakkar.cluster.requests import NodeRequest
 from drakkar.cluster.rights import DRIVER_USER
 from drakkar.cluster.runtimes.runtime import Runtime
@@ -63,8 +64,11 @@ class EmbeddedNode:
         self.drivers: list[NodeDriver] = []
         self._recorder = EventRecorder(self._client, "kubelet", self.name, clock=self.clock)
 
-    async def start(self) -> None:
-        """Build the machine, start kubelet and drivers side by side; return when the node is registered."""
+    async def start(self, *, drivers: bool = True) -> None:
+        """Build the machine, start the kubelet and, unless they are to come later, the drivers.
+
+        Returns when the node is registered.
+        """
         self._data.mkdir(parents=True, exist_ok=True)
         self._root.parent.mkdir(parents=True, exist_ok=True)
         self._root.unlink(missing_ok=True)
@@ -73,11 +77,14 @@ class EmbeddedNode:
             folder.mkdir(parents=True, exist_ok=True)
         self.machine = self._family.build(self.model, self.name, self._machine_root)
         await self._start_kubelet()
-        await self.start_drivers()
+        if drivers:
+            await self.start_drivers()
 
     async def start_drivers(self) -> None:
         """Start the drivers of this machine (again, after a fault)."""
-        made = self._family.drivers(self.machine, self.name, self._driver_client, self.places, self.clock)
+        made = self._family.drivers(
+            self.machine, self.name, self._driver_client, self.places, self.clock, self.request.partitions
+        )
         self.drivers = list(made)
         for driver in self.drivers:
             await driver.start()
@@ -101,8 +108,18 @@ class EmbeddedNode:
         """Stop everything, drivers first, so that nothing is prepared any more."""
         for driver in self.drivers:
             await driver.stop(machine_ends=True)
-        await self.kubelet.stop()
+        if hasattr(self, "kubelet"):  # a machine may be switched off before it has come up
+            await self.kubelet.stop()
         await self._recorder.stop()
+
+    async def discard(self) -> None:
+        """The stopped machine does not come back: its containers end, and nothing of it is kept."""
+        for record in self._runtime.containers():
+            if record.annotations.get(NODE_NAME) == self.name:
+                await self._runtime.delete(record.id)
+        self._root.unlink(missing_ok=True)
+        for folder in (self._data.parent, self.places.cdi_dir):
+            remove_tree(folder)
 
     def summary(self) -> dict[str, Any]:
         """Name, model and devices, for `drakkar status`."""

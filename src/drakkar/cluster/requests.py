@@ -10,12 +10,16 @@ from drakkar.errors import DrakkarError
 
 @dataclass(frozen=True, slots=True)
 class NodeRequest:
-    """A node to be: its name, the model of its machine, and the labels and taints it registers with."""
+    """A node to be: its name, the model of its machine, and the labels and taints it registers with.
+
+    With `partitions` its drivers publish every partition there could be.
+    """
 
     name: str
     model: str
     labels: dict[str, str] = field(default_factory=dict)
     taints: tuple[dict[str, str], ...] = ()
+    partitions: bool = False
 
 
 def parse_nodes(words: Sequence[str]) -> list[NodeRequest]:

@@ -47,7 +47,8 @@ class Family:
 
     model_names: Callable[[], list[str]]
     build: Callable[[str, str, Path], Machine]
-    drivers: Callable[[Machine, str, Client, NodePlaces, Clock], Sequence[NodeDriver]]
+    drivers: Callable[[Machine, str, Client, NodePlaces, Clock, bool], Sequence[NodeDriver]]
+    """The drivers of a machine on a node; the flag says whether they publish every partition there could be."""
     device_classes: Callable[[], list[dict[str, Any]]]
     host_files: tuple[str, ...] = ()  # shell patterns: what a host with real devices must not lend to containers
     pools: Callable[[Machine, str, bool], Sequence[Pool]] | None = None
@@ -64,8 +65,11 @@ def _nvidia() -> Family:
 
         return build_machine(model, node, root)
 
-    def drivers(machine: Machine, node: str, client: Client, places: NodePlaces, clock: Clock) -> Sequence[NodeDriver]:
+    def drivers(
+        machine: Machine, node: str, client: Client, places: NodePlaces, clock: Clock, partitions: bool
+    ) -> Sequence[NodeDriver]:
         from drakkar.drivers.gpu.driver import GpuDriver
+        from drakkar.vendors.nvidia.published import PublishOptions
         from drakkar.vendors.nvidia.simulated import SimulatedMachine
 
         assert isinstance(machine, SimulatedMachine)
@@ -78,6 +82,7 @@ def _nvidia() -> Family:
             cdi_dir=places.cdi_dir,
             state_dir=places.state_dir,
             clock=clock,
+            options=PublishOptions(dynamic_mig=partitions),
         )
         return [driver]
 

@@ -26,7 +26,7 @@ from drakkar.kube.events import EventRecorder
 from drakkar.kube.resources import NODES, PODS
 from drakkar.scheduling.pods import PodFacts
 
-__all__ = ["Actuator", "set_taint"]
+__all__ = ["Actuator", "remove_taint", "set_taint"]
 
 Object = dict[str, Any]
 Tell = Callable[[str, str, str], None]
@@ -153,7 +153,7 @@ class Actuator:
 
     async def _unmark(self, name: str) -> None:
         try:
-            await set_taint(self._client, name, TO_BE_DELETED, None, "NoSchedule")
+            await remove_taint(self._client, name, TO_BE_DELETED)
         except (DrakkarError, OSError) as error:
             _log.warning("the mark of node %s is not removed: %s", name, error)
 
@@ -228,18 +228,25 @@ class Actuator:
         self._recorder.record(about, type, reason, message)
 
 
-async def set_taint(client: Client, name: str, key: str, value: str | None, effect: str) -> Object:
-    """Give a node a taint, or take it away where `value` is None; the node as it is then. Raises `ApiError`."""
+async def set_taint(client: Client, name: str, key: str, value: str, effect: str) -> Object:
+    """Give a node a taint; the node as it is then. Raises `ApiError`."""
+    superseded = (key, DELETION_CANDIDATE) if key == TO_BE_DELETED else (key,)
+    return await _with_taints(client, name, superseded, [{"key": key, "value": value, "effect": effect}])
+
+
+async def remove_taint(client: Client, name: str, key: str) -> Object:
+    """Take a taint away from a node, if it has it; the node as it is then. Raises `ApiError`."""
+    return await _with_taints(client, name, (key,), [])
+
+
+async def _with_taints(client: Client, name: str, without: Sequence[str], more: Sequence[Object]) -> Object:
     for attempt in range(_CONFLICTS):
         node = await client.get(NODES, name)
         spec = node.get("spec") or {}
-        taints = [one for one in spec.get("taints") or () if one.get("key") != key]
-        if value is None and len(taints) == len(spec.get("taints") or ()):
+        before = list(spec.get("taints") or ())
+        taints = [*(one for one in before if one.get("key") not in without), *more]
+        if taints == before:
             return node
-        if value is not None:
-            taints.append({"key": key, "value": value, "effect": effect})
-            if key == TO_BE_DELETED:
-                taints = [one for one in taints if one.get("key") != DELETION_CANDIDATE]
         try:
             return await client.update(NODES, {**node, "spec": {**spec, "taints": taints}})
         except ApiError as error:

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, Final
 
 from drakkar.cluster.autoscaler import status, templates
-from drakkar.cluster.autoscaler.actuation import Actuator, set_taint
+from drakkar.cluster.autoscaler.actuation import Actuator, remove_taint, set_taint
 from drakkar.cluster.autoscaler.backoff import Failure
 from drakkar.cluster.autoscaler.drain_rules import Budgets, DrainRules
 from drakkar.cluster.autoscaler.expanders import best_option, read_priorities
@@ -24,7 +24,6 @@ from drakkar.cluster.autoscaler.registry import Health, NodeFact, Registry
 from drakkar.cluster.autoscaler.scale_down import Candidate, ScaleDown
 from drakkar.cluster.autoscaler.scale_up import (
     IN_BACKOFF,
-    MAX_REACHED,
     NOT_READY,
     GroupView,
     Option,
@@ -54,6 +53,7 @@ from drakkar.kube.resources import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
 )
+from drakkar.kube.simulated import hold, stopwatch
 from drakkar.scheduling.pods import PodFacts
 from drakkar.scheduling.trial import TrialCluster
 
@@ -83,7 +83,7 @@ class Autoscaler:
         self._client, self._provider, self._settings, self._clock = client, provider, settings, clock
         self._chance = Random(f"{seed}/expander")  # noqa: S311  # repeatable on purpose
         self._recorder = EventRecorder(client, NAME, clock=clock)
-        self._cluster = TrialCluster(lambda _: (), now=clock.now(), monotonic=clock.monotonic)
+        self._cluster = TrialCluster(lambda _: (), now=clock.now(), monotonic=stopwatch(clock))
         self._informers = {resource: Informer(client, resource, clock=clock) for resource in _FOLLOWED}
         for resource, informer in self._informers.items():
             informer.add_handler(self._follower(resource.kind))
@@ -107,7 +107,8 @@ class Autoscaler:
     async def start(self) -> None:
         """Learn what nodes of the groups would be, fill the caches, begin to look."""
         for group in self._provider.groups:
-            self._provided[group.name] = await asyncio.to_thread(templates.from_provider, group)
+            with hold(self._clock):
+                self._provided[group.name] = await asyncio.to_thread(templates.from_provider, group)
         informers = [*self._informers.values(), self._daemons, self._budgets]
         for informer in informers:
             await informer.start()
@@ -248,8 +249,6 @@ class Autoscaler:
             skipped = NOT_READY
         elif self.registry.backoff.of(group.name, now) is not None:
             skipped = IN_BACKOFF
-        elif target >= group.maximum:
-            skipped = MAX_REACHED
         return GroupView(group, target, self._templates[group.name], health.upcoming, skipped)
 
     def _room(self) -> int | None:
@@ -332,24 +331,24 @@ class Autoscaler:
         """Unneeded nodes get the taint that makes the scheduler prefer others; needed ones lose it."""
         unneeded = {one.name for one in self.scale_down.unneeded}
         stamp = str(int(self._clock.now().timestamp()))
-        changes = [(name, stamp) for name in sorted(unneeded - self._soft)]
-        changes += [(name, None) for name in sorted(self._soft - unneeded)]  # type: ignore[misc]
-        for name, value in changes[:_SOFT_TAINTS]:
-            if name in self._actuator.going:
-                continue
+        changed = sorted((unneeded ^ self._soft) - self._actuator.going.keys())
+        for name in changed[:_SOFT_TAINTS]:
             try:
-                await set_taint(self._client, name, templates.DELETION_CANDIDATE, value, "PreferNoSchedule")
+                if name in unneeded:
+                    await set_taint(self._client, name, templates.DELETION_CANDIDATE, stamp, "PreferNoSchedule")
+                else:
+                    await remove_taint(self._client, name, templates.DELETION_CANDIDATE)
             except ApiError as error:
                 if not error.not_found:
                     raise
-            (self._soft.discard if value is None else self._soft.add)(name)
+            self._soft ^= {name}
 
     async def _clean_taints(self) -> None:
         """What an earlier process marked is looked at anew."""
         for node in self._informers[NODES].list():
             for taint in (node.get("spec") or {}).get("taints") or ():
                 if taint.get("key") in (templates.TO_BE_DELETED, templates.DELETION_CANDIDATE):
-                    await set_taint(self._client, node["metadata"]["name"], taint["key"], None, taint["effect"])
+                    await remove_taint(self._client, node["metadata"]["name"], taint["key"])
 
     # Priorities
 

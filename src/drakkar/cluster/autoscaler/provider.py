@@ -35,7 +35,7 @@ class Machines(Protocol):
     """Where machines join and leave."""
 
     async def add_node(self, request: NodeRequest, *, driver_delay: float) -> None:
-        """Return when the node is registered; its drivers start `driver_delay` seconds later."""
+        """Return when the machine is ready for pods; its drivers start `driver_delay` seconds after its kubelet."""
 
     async def remove_node(self, name: str) -> None:
         """Stop the machine and remove its Node with its slices."""
@@ -195,7 +195,7 @@ class Provider:
 def node_request(group: NodeGroup, name: str) -> NodeRequest:
     """A machine of a group as the cluster takes it."""
     taints = (*group.taints, *group.startup_taints)
-    return NodeRequest(name, group.model, {**group.labels, GROUP_LABEL: group.name}, taints)
+    return NodeRequest(name, group.model, {**group.labels, GROUP_LABEL: group.name}, taints, group.partitions)
 
 
 def initial_nodes(groups: Iterable[NodeGroup], taken: Iterable[str]) -> list[NodeRequest]:

@@ -95,7 +95,13 @@ class ScaleDown:
         found: dict[str, Removal] = {}
         self.unremovable = {}
         self._again_at = {name: one for name, one in self._again_at.items() if one[0] > now}
-        ordered = sorted(candidates, key=lambda one: (one.name not in self._unneeded, one.name))
+
+        def first_to_go(one: Candidate) -> tuple[bool, bool, str]:
+            """Empty nodes before those whose pods would have to move, perhaps onto the empty ones."""
+            state = cluster.view.nodes.get(one.name)
+            moving, blocked = rules.pods_to_move(state.pods.values() if state is not None else ())
+            return bool(moving) or blocked is not None, one.name not in self._unneeded, one.name
+
         with cluster.trial():
             for name in going:
                 state = cluster.view.nodes.get(name)
@@ -105,7 +111,7 @@ class ScaleDown:
                     self.unremovable = {one.name: "no place for pods of a node that is going" for one in candidates}
                     return
             held = _holders(cluster)
-            for candidate in ordered:
+            for candidate in sorted(candidates, key=first_to_go):
                 if candidate.name in self._again_at:
                     self.unremovable[candidate.name] = self._again_at[candidate.name][1]
                     continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from drakkar.cluster.autoscaler.options import NodeGroup
@@ -50,7 +50,7 @@ class GroupView:
     Attributes:
         target: how many machines the provider was told to have.
         upcoming: how many of them are no ready nodes yet.
-        skipped: why the group cannot grow now, "" if it can.
+        skipped: why the group cannot grow now, "" if it can; that it has its most nodes need not be said.
     """
 
     group: NodeGroup
@@ -153,6 +153,10 @@ def plan_scale_up(
         not_started: nodes that are registered and not ready yet; templates stand for them (`GroupView.upcoming`).
         room: how many more nodes the cluster may have; None: no limit.
     """
+    groups = [
+        replace(view, skipped=MAX_REACHED) if not view.skipped and view.target >= view.group.maximum else view
+        for view in groups
+    ]
     with cluster.trial():
         for name in not_started:
             cluster.drop_node(name)
