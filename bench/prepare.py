@@ -15,6 +15,8 @@ from drakkar.kube.client import Client
 from drakkar.kube.https import HttpsTransport
 from drakkar.kube.kubeconfig import load
 from drakkar.kube.resources import RESOURCE_CLAIMS
+from drakkar.preparation import stubs
+from drakkar.rpc import Channel
 
 NODE = "dgx-h100-0"
 
@@ -63,33 +65,30 @@ def prepare_times(
 
     This is the kubelet's side, in a process of its own as kubelet is: a gRPC channel to the driver's socket.
     """
-    import grpc
-
-    from drakkar.preparation import stubs
-
-    api = stubs.dra("v1")
     claims = asyncio.run(_allocated_claims(kubeconfig, node, count))
-    with grpc.insecure_channel(f"unix:{socket}") as channel:
+    rows = asyncio.run(_call(socket, claims))
+    fresh, again, undone = (list(column) for column in zip(*rows, strict=True))
+    return fresh, again, undone
 
-        def timed(method: stubs.Method, claim: dict[str, Any]) -> float:
+
+async def _call(socket: Path, claims: list[dict[str, Any]]) -> list[list[float]]:
+    api = stubs.dra("v1")
+    async with Channel(socket) as channel:
+
+        async def timed(method: stubs.Method, claim: dict[str, Any]) -> float:
             uid = claim["metadata"]["uid"]
-            call = channel.unary_unary(
-                method.path,
-                request_serializer=method.request.SerializeToString,
-                response_deserializer=method.response.FromString,
-            )
             request = method.request(
                 claims=[api.messages.Claim(uid=uid, name=claim["metadata"]["name"], namespace="default")]
             )
             begun = time.perf_counter()
-            answer = call(request)
+            answer = await channel.call(method, request)
             took = (time.perf_counter() - begun) * 1000
             assert not answer.claims[uid].error, answer
             return took
 
-        rows = [[timed(method, claim) for method in (api.prepare, api.prepare, api.unprepare)] for claim in claims]
-    fresh, again, undone = (list(column) for column in zip(*rows, strict=True))
-    return fresh, again, undone
+        return [
+            [await timed(method, claim) for method in (api.prepare, api.prepare, api.unprepare)] for claim in claims
+        ]
 
 
 def main(runs: int) -> bool:

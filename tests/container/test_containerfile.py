@@ -87,7 +87,7 @@ sys.meta_path.insert(0, Block())
 
 _NODE = """
 import drakkar.cli.root, drakkar.cli.driver, drakkar.drivers.gpu.process, drakkar.preparation.services
-import drakkar.kube.https, aiohttp, grpc.aio, yaml
+import drakkar.kube.https, aiohttp, hpack, yaml
 from drakkar.cli.driver import command
 command.commands["gpu"].main(["--help"], standalone_mode=False)
 """

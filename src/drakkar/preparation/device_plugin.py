@@ -15,14 +15,12 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from drakkar.errors import DrakkarError
 from drakkar.kube.clock import Clock, SystemClock
-from drakkar.preparation import stubs
-
-if TYPE_CHECKING:
-    import grpc.aio
+from drakkar.preparation import services, stubs
+from drakkar.rpc import Channel, Code, RpcError, Server
 
 _log = logging.getLogger(__name__)
 _VERSION = "v1beta1"
@@ -83,7 +81,7 @@ class DevicePluginServer:
         self.socket = directory / f"{name}.sock"
         self._kubelet = directory / KUBELET_SOCKET
         self._clock = clock or SystemClock()
-        self._server: grpc.aio.Server | None = None
+        self._server: Server | None = None
         self._seen: tuple[int, int] | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -130,28 +128,18 @@ class DevicePluginServer:
             self.registered.set()
 
     async def _serve(self) -> None:
-        import grpc.aio
-
         self.socket.parent.mkdir(parents=True, exist_ok=True)
         self.socket.unlink(missing_ok=True)
-        self._server = grpc.aio.server()
-        self._server.add_generic_rpc_handlers((self._handlers(),))
-        try:
-            self._server.add_insecure_port(f"unix:{self.socket}")
-        except RuntimeError as error:
-            raise DrakkarError(
-                f"cannot listen on {self.socket}: {error}", reason="SocketUnavailable", subject=str(self.socket)
-            ) from error
-        await self._server.start()
+        server = Server(self.socket, self._handlers())
+        await server.start()
+        self._server = server
 
     async def _end_serving(self) -> None:
         server, self._server = self._server, None
         if server is not None:
-            await server.stop(None)
+            await server.stop()
 
     async def _register(self) -> None:
-        import grpc.aio
-
         api = stubs.device_plugin()
         request = api.messages.RegisterRequest(
             version=_VERSION,
@@ -159,17 +147,12 @@ class DevicePluginServer:
             resource_name=self.offer.resource,
             options=api.messages.DevicePluginOptions(get_preferred_allocation_available=True),
         )
-        async with grpc.aio.insecure_channel(f"unix:{self._kubelet}") as channel:
-            call = channel.unary_unary(
-                api.register.path,
-                request_serializer=api.register.request.SerializeToString,
-                response_deserializer=api.register.response.FromString,
-            )
+        async with Channel(self._kubelet) as channel:
             try:
-                await call(request, timeout=_CALL_SECONDS)
-            except grpc.aio.AioRpcError as error:
+                await channel.call(api.register, request, _CALL_SECONDS)
+            except RpcError as error:
                 raise DrakkarError(
-                    f"the kubelet refuses {self.offer.resource}: {error.details()}",
+                    f"the kubelet refuses {self.offer.resource}: {error.details}",
                     reason="NotRegistered",
                     subject=str(self._kubelet),
                 ) from error
@@ -177,38 +160,24 @@ class DevicePluginServer:
 
     # --- the service ------------------------------------------------------------------------------------------------
 
-    def _handlers(self) -> Any:
-        import grpc
-
+    def _handlers(self) -> services.Handlers:
         api = stubs.device_plugin()
-        methods = {
-            api.options: self._options,
-            api.preferred: self._preferred,
-            api.allocate: self._allocate,
-            api.prestart: self._prestart,
-        }
-        handlers = {
-            method.name: grpc.unary_unary_rpc_method_handler(
-                answer,
-                request_deserializer=method.request.FromString,
-                response_serializer=method.response.SerializeToString,
-            )
-            for method, answer in methods.items()
-        }
-        handlers[api.watch.name] = grpc.unary_stream_rpc_method_handler(
-            self._list_and_watch,
-            request_deserializer=api.watch.request.FromString,
-            response_serializer=api.watch.response.SerializeToString,
-        )
-        return grpc.method_handlers_generic_handler(api.service, handlers)
+        return services.handlers(
+            {
+                api.options: self._options,
+                api.preferred: self._preferred,
+                api.allocate: self._allocate,
+                api.prestart: self._prestart,
+            }
+        ) | services.handlers({api.watch: self._list_and_watch}, streams=True)
 
-    async def _options(self, _request: Any, _context: Any) -> Any:
+    async def _options(self, _request: Any) -> Any:
         return stubs.device_plugin().messages.DevicePluginOptions(get_preferred_allocation_available=True)
 
-    async def _prestart(self, _request: Any, _context: Any) -> Any:
+    async def _prestart(self, _request: Any) -> Any:
         return stubs.device_plugin().messages.PreStartContainerResponse()
 
-    async def _list_and_watch(self, _request: Any, _context: Any) -> AsyncIterator[Any]:
+    async def _list_and_watch(self, _request: Any) -> AsyncIterator[Any]:
         messages = stubs.device_plugin().messages
         async with contextlib.aclosing(self.offer.devices()) as changes:
             async for devices in changes:
@@ -219,23 +188,20 @@ class DevicePluginServer:
                         entry.topology.nodes.add(ID=device.numa_node)
                 yield response
 
-    async def _preferred(self, request: Any, _context: Any) -> Any:
+    async def _preferred(self, request: Any) -> Any:
         response = stubs.device_plugin().messages.PreferredAllocationResponse()
         for one in request.container_requests:
             ids = self.offer.preferred(one.available_deviceIDs, one.must_include_deviceIDs, one.allocation_size)
             response.container_responses.add(deviceIDs=ids)
         return response
 
-    async def _allocate(self, request: Any, context: Any) -> Any:
-        import grpc
-
+    async def _allocate(self, request: Any) -> Any:
         response = stubs.device_plugin().messages.AllocateResponse()
         for one in request.container_requests:
             try:
                 handout = self.offer.hand_out(list(one.devices_ids))
             except DrakkarError as error:
-                await context.abort(grpc.StatusCode.FAILED_PRECONDITION, error.message)
-                raise
+                raise RpcError(Code.FAILED_PRECONDITION, error.message) from error
             entry = response.container_responses.add(envs=dict(handout.env))
             for name in handout.cdi_devices:
                 entry.cdi_devices.add(name=name)

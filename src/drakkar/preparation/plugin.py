@@ -15,16 +15,14 @@ import logging
 import socket
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from drakkar.errors import DrakkarError
 from drakkar.kube.clock import Clock, SystemClock
 from drakkar.kube.simulated import hold, simulated
-from drakkar.preparation import loopback, services, stubs
+from drakkar.preparation import services, stubs
 from drakkar.preparation.values import PluginHandler
-
-if TYPE_CHECKING:
-    import grpc.aio
+from drakkar.rpc import Server, loopback
 
 _log = logging.getLogger(__name__)
 _SOCKET_PATH_LIMIT = 107  # sun_path without its terminating zero
@@ -65,8 +63,8 @@ class PluginServer:
         self._lock = services.InstanceLock(folder / "serialize.lock" if instance else None)
         self._handler, self._health = handler, health
         self._clock = clock or SystemClock()
-        self._service: grpc.aio.Server | None = None
-        self._registration: grpc.aio.Server | None = None
+        self._service: Server | None = None
+        self._registration: Server | None = None
         self._inode = 0
         self._watcher: asyncio.Task[None] | None = None
 
@@ -75,9 +73,11 @@ class PluginServer:
         for folder in (self.endpoint.parent, self.registration_socket.parent):
             folder.mkdir(parents=True, exist_ok=True)
         await refuse_second(self.endpoint, self.driver_name)
-        handlers = [services.dra(version, self._handler, self._lock) for version in stubs.DRA_VERSIONS]
-        if self._health:
-            handlers += [services.health(version, self._handler, self._clock) for version in stubs.HEALTH_VERSIONS]
+        handlers: services.Handlers = {}
+        for version in stubs.DRA_VERSIONS:
+            handlers |= services.dra(version, self._handler, self._lock)
+        for version in stubs.HEALTH_VERSIONS if self._health else ():
+            handlers |= services.health(version, self._handler, self._clock)
         self._service = await self._serve(self.endpoint, handlers)
         await self._register()
         self._watcher = asyncio.create_task(self._watch_registry(), name=f"registry of {self.driver_name}")
@@ -88,21 +88,19 @@ class PluginServer:
             self._watcher.cancel()
             await asyncio.gather(self._watcher, return_exceptions=True)
         if self._registration is not None:
-            self.registration_socket.unlink(missing_ok=True)
-            await self._end(self._registration, self.registration_socket)
+            await self._end(self._registration)
         if self._service is not None:
-            await self._end(self._service, self.endpoint, _GRACE_SECONDS)
-            self.endpoint.unlink(missing_ok=True)
+            await self._end(self._service, _GRACE_SECONDS)
 
     async def kill(self) -> None:
         """End like a killed process: no unregistering, no grace, sockets left behind (for faults and tests)."""
         if self._watcher is not None:
             self._watcher.cancel()
             await asyncio.gather(self._watcher, return_exceptions=True)
-        for server, path in ((self._registration, self.registration_socket), (self._service, self.endpoint)):
+        for server in (self._registration, self._service):
             if server is not None:
-                await self._end(server, path)
-                _leave_dead_socket(path)
+                await loopback.withdraw(server.path)
+                await server.kill()
 
     def alone(self) -> AbstractAsyncContextManager[None]:
         """While it is entered, no other instance of this driver serves a call; without an instance name it is empty."""
@@ -115,14 +113,19 @@ class PluginServer:
             versions += [f"{version}.DRAResourceHealth" for version in stubs.HEALTH_VERSIONS]
         return versions
 
-    async def _serve(self, path: Path, handlers: list[Any]) -> grpc.aio.Server:
+    async def _serve(self, path: Path, handlers: services.Handlers) -> Server:
         if simulated(self._clock) is not None:
             loopback.offer(path, handlers)
+        server = Server(path, handlers)
         with hold(self._clock):
-            return await _serve(path, handlers)
+            try:
+                await server.start()
+            except DrakkarError as error:
+                raise PluginError(error.message, reason=error.reason, subject=error.subject) from error
+        return server
 
-    async def _end(self, server: grpc.aio.Server, path: Path, grace: float | None = None) -> None:
-        await loopback.withdraw(path, graceful=grace is not None)
+    async def _end(self, server: Server, grace: float = 0.0) -> None:
+        await loopback.withdraw(server.path, graceful=grace > 0)
         with hold(self._clock):
             await server.stop(grace)
 
@@ -130,7 +133,7 @@ class PluginServer:
         self.registered.clear()
         self.registration_socket.unlink(missing_ok=True)
         self._registration = await self._serve(
-            self.registration_socket, [services.registration(self._info, self._notified)]
+            self.registration_socket, services.registration(self._info, self._notified)
         )
         self._inode = self.registration_socket.stat().st_ino
 
@@ -160,24 +163,11 @@ class PluginServer:
                 _log.warning("the registration socket of %s vanished; registering again", self.driver_name)
                 try:
                     if self._registration is not None:
-                        await self._end(self._registration, self.registration_socket)
+                        await self._end(self._registration)
                     self.registration_socket.parent.mkdir(parents=True, exist_ok=True)
                     await self._register()
                 except (OSError, PluginError) as error:
                     _log.warning("registering %s again failed: %s", self.driver_name, error)
-
-
-async def _serve(path: Path, handlers: list[Any]) -> grpc.aio.Server:
-    import grpc.aio
-
-    server = grpc.aio.server(options=[("grpc.max_receive_message_length", 16 << 20)])
-    server.add_generic_rpc_handlers(tuple(handlers))
-    try:
-        server.add_insecure_port(f"unix:{path}")
-    except RuntimeError as error:
-        raise PluginError(f"cannot listen on {path}: {error}", reason="SocketUnavailable", subject=str(path)) from error
-    await server.start()
-    return server
 
 
 async def refuse_second(path: Path, driver_name: str) -> None:
@@ -198,13 +188,6 @@ async def refuse_second(path: Path, driver_name: str) -> None:
         raise _second(path, driver_name)
     finally:
         probe.close()
-
-
-def _leave_dead_socket(path: Path) -> None:
-    """gRPC removes the files of sockets it closes; a killed process could not have."""
-    if not path.exists():
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
-            dead.bind(str(path))
 
 
 def _second(path: Path, driver_name: str) -> PluginError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -18,31 +18,34 @@ from drakkar.errors import DrakkarError
 from drakkar.kube.clock import Clock, wait_for
 from drakkar.preparation import stubs
 from drakkar.preparation.values import ClaimRef, ClaimUID, DeviceHealth, PluginHandler, PrepareResult
+from drakkar.rpc import Handler
 
 _log = logging.getLogger(__name__)
 _RESEND_SECONDS = 10.0  # kubelet takes thirty seconds of silence for Unknown
 _MESSAGE_LIMIT = 1024
 
+Handlers = dict[str, Handler]
 
-def registration(info: Callable[[], dict[str, Any]], notified: Callable[[bool, str], None]) -> Any:
+
+def registration(info: Callable[[], dict[str, Any]], notified: Callable[[bool, str], None]) -> Handlers:
     """Who we are, and what kubelet thinks of it."""
     api = stubs.registration()
 
-    async def get_info(_request: Any, _context: Any) -> Any:
+    async def get_info(_request: Any) -> Any:
         return api.messages.PluginInfo(**info())
 
-    async def notify(request: Any, _context: Any) -> Any:
+    async def notify(request: Any) -> Any:
         notified(request.plugin_registered, request.error)
         return api.messages.RegistrationStatusResponse()
 
-    return _handlers(api.service, {api.get_info: get_info, api.notify: notify})
+    return handlers({api.get_info: get_info, api.notify: notify})
 
 
-def dra(version: str, handler: PluginHandler, lock: InstanceLock) -> Any:
+def dra(version: str, handler: PluginHandler, lock: InstanceLock) -> Handlers:
     """NodePrepareResources and NodeUnprepareResources of one version."""
     api = stubs.dra(version)
 
-    async def prepare(request: Any, _context: Any) -> Any:
+    async def prepare(request: Any) -> Any:
         claims = _claims(request)
         async with lock.held():
             try:
@@ -67,7 +70,7 @@ def dra(version: str, handler: PluginHandler, lock: InstanceLock) -> Any:
                     message.share_id = device.share_id
         return response
 
-    async def unprepare(request: Any, _context: Any) -> Any:
+    async def unprepare(request: Any) -> Any:
         claims = _claims(request)
         async with lock.held():
             try:
@@ -79,14 +82,14 @@ def dra(version: str, handler: PluginHandler, lock: InstanceLock) -> Any:
             response.claims[claim.uid].error = errors.get(claim.uid, "")
         return response
 
-    return _handlers(api.service, {api.prepare: prepare, api.unprepare: unprepare})
+    return handlers({api.prepare: prepare, api.unprepare: unprepare})
 
 
-def health(version: str, handler: PluginHandler, clock: Clock) -> Any:
+def health(version: str, handler: PluginHandler, clock: Clock) -> Handlers:
     """The health stream: the whole list at every change, and again before kubelet takes silence for Unknown."""
     api = stubs.health(version)
 
-    async def watch(_request: Any, _context: Any) -> AsyncIterator[Any]:
+    async def watch(_request: Any) -> AsyncIterator[Any]:
         source = aiter(handler.health())
         upcoming: asyncio.Task[list[DeviceHealth]] = asyncio.ensure_future(_next(source))
         last: list[DeviceHealth] | None = None
@@ -104,7 +107,7 @@ def health(version: str, handler: PluginHandler, clock: Clock) -> Any:
             upcoming.cancel()
             await asyncio.gather(upcoming, return_exceptions=True)
 
-    return _handlers(api.service, {api.watch: watch}, streaming=True)
+    return handlers({api.watch: watch}, streams=True)
 
 
 async def _next(source: AsyncIterator[list[DeviceHealth]]) -> list[DeviceHealth]:
@@ -124,21 +127,9 @@ def _health_response(messages: Any, devices: list[DeviceHealth]) -> Any:
     return response
 
 
-def _handlers(service: str, methods: dict[stubs.Method, Any], *, streaming: bool = False) -> Any:
-    import grpc
-
-    make = grpc.unary_stream_rpc_method_handler if streaming else grpc.unary_unary_rpc_method_handler
-    return grpc.method_handlers_generic_handler(
-        service,
-        {
-            method.name: make(
-                behaviour,
-                request_deserializer=method.request.FromString,
-                response_serializer=method.response.SerializeToString,
-            )
-            for method, behaviour in methods.items()
-        },
-    )
+def handlers(methods: Mapping[stubs.Method, Any], *, streams: bool = False) -> Handlers:
+    """What a server takes, for behaviours by their methods."""
+    return {method.path: Handler(behaviour, method.request, streams) for method, behaviour in methods.items()}
 
 
 def _claims(request: Any) -> list[ClaimRef]:

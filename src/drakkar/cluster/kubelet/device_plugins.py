@@ -5,8 +5,8 @@ allocatable with it at once and the capacity after five minutes. Devices are cho
 starts, remembered in the kubelet's checkpoint and free again when the pod has ended. A pod that finds none although the
 scheduler sent it here is rejected, as Kubernetes does (UnexpectedAdmissionError).
 
-Most nodes never see a plugin, so the socket is a plain one until somebody knocks: only then a gRPC server is made
-behind it. Source: Kubernetes, "Device Plugins", API v1beta1; pkg/kubelet/cm/devicemanager.
+Most nodes never see a plugin, so what only plugins need is loaded when the first one registers. Source: Kubernetes,
+"Device Plugins", API v1beta1; pkg/kubelet/cm/devicemanager.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from drakkar.files import replace_file
 from drakkar.kube.clock import Clock
 from drakkar.kube.quantity import Quantity
 from drakkar.preparation import stubs
+from drakkar.rpc import Channel, Code, Handler, RpcError, Server
 from drakkar.scheduling.requests import is_extended
 
 FOLDER: Final = "device-plugins"
@@ -37,7 +38,16 @@ _SOCKET_PATH_LIMIT: Final = 107
 _CAPACITY_GRACE_SECONDS: Final = 300.0
 _CALL_SECONDS: Final = 10.0
 _RECONNECT_SECONDS: Final = 1.0
+_REGISTER: Final = "/v1beta1.Registration/Register"
 _log = logging.getLogger(__name__)
+
+
+class _RegisterRequest:
+    """The request's message class, loaded when there is a request."""
+
+    @staticmethod
+    def FromString(data: bytes) -> Any:
+        return stubs.device_plugin().register.request.FromString(data)
 
 
 class DeviceAllocationError(DrakkarError):
@@ -90,10 +100,7 @@ class DevicePlugins:
         self._clock, self._changed = clock, changed
         self._endpoints: dict[str, _Endpoint] = {}
         self._held: list[_Held] = []
-        self._door: asyncio.AbstractServer | None = None
-        self._visits: set[asyncio.Task[None]] = set()
-        self._server: Any = None
-        self._serving = asyncio.Lock()
+        self._server: Server | None = None
         self._choosing = asyncio.Lock()
 
     async def start(self) -> None:
@@ -107,21 +114,20 @@ class DevicePlugins:
         if len(str(socket)) > _SOCKET_PATH_LIMIT:
             _log.warning("no device plugin socket: the path %s is too long", socket)
             return
-        self._door = await asyncio.start_unix_server(self._visited, path=str(socket))
+        server = Server(socket, {_REGISTER: Handler(self._register, _RegisterRequest)})
+        await server.start()
+        self._server = server
 
     async def stop(self) -> None:
         """End; what containers hold stays in the checkpoint."""
-        if self._door is not None:
-            self._door.close()
-            self._door = None
-        tasks = [*self._visits, *(one.task for one in self._endpoints.values() if one.task is not None)]
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop()
+        tasks = [one.task for one in self._endpoints.values() if one.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._endpoints.clear()
-        server, self._server = self._server, None
-        if server is not None:
-            await server.stop(None)
 
     def offered(self) -> tuple[dict[str, str], dict[str, str]]:
         """The extended resources of the Node as (capacity, allocatable)."""
@@ -276,65 +282,15 @@ class DevicePlugins:
         return (must + [name for name in sorted(available) if name not in must])[:count]
 
     async def _call(self, endpoint: _Endpoint, method: Any, request: Any, resource: str) -> Any:
-        import grpc.aio
-
-        async with grpc.aio.insecure_channel(f"unix:{endpoint.socket}") as channel:
-            call = channel.unary_unary(
-                method.path,
-                request_serializer=method.request.SerializeToString,
-                response_deserializer=method.response.FromString,
-            )
+        async with Channel(endpoint.socket) as channel:
             try:
-                return await call(request, timeout=_CALL_SECONDS)
-            except grpc.aio.AioRpcError as error:
-                code = "".join(word.capitalize() for word in error.code().name.split("_"))
-                raise DeviceAllocationError(
-                    f"rpc error: code = {code} desc = {error.details()}",
-                    reason="UnexpectedAdmissionError",
-                    subject=resource,
-                ) from error
+                return await channel.call(method, request, _CALL_SECONDS)
+            except RpcError as error:
+                raise DeviceAllocationError(str(error), reason="UnexpectedAdmissionError", subject=resource) from error
 
     # --- plugins ----------------------------------------------------------------------------------------------------
 
-    async def _visited(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carry bytes between a visitor and the gRPC server, which is made for the first of them."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._visits.add(task)
-        try:
-            inner = await self._grpc_socket()
-            there, back = await asyncio.open_unix_connection(str(inner))
-            await asyncio.gather(_carry(reader, back), _carry(there, writer))
-        except (OSError, asyncio.CancelledError):
-            writer.close()
-        finally:
-            self._visits.discard(task)
-
-    async def _grpc_socket(self) -> Path:
-        inner = self.directory / ".grpc"
-        async with self._serving:
-            if self._server is None:
-                import grpc
-                import grpc.aio
-
-                api = stubs.device_plugin()
-                register = grpc.unary_unary_rpc_method_handler(
-                    self._register,
-                    request_deserializer=api.register.request.FromString,
-                    response_serializer=api.register.response.SerializeToString,
-                )
-                server = grpc.aio.server()
-                server.add_generic_rpc_handlers(
-                    (grpc.method_handlers_generic_handler(api.registration, {api.register.name: register}),)
-                )
-                server.add_insecure_port(f"unix:{inner}")
-                await server.start()
-                self._server = server
-        return inner
-
-    async def _register(self, request: Any, context: Any) -> Any:
-        import grpc
-
+    async def _register(self, request: Any) -> Any:
         api = stubs.device_plugin()
         problem = ""
         if request.version != "v1beta1":
@@ -344,7 +300,7 @@ class DevicePlugins:
         elif "/" in request.endpoint or not request.endpoint:
             problem = f"the endpoint {request.endpoint!r} is no file name"
         if problem:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, problem)
+            raise RpcError(Code.INVALID_ARGUMENT, problem)
         old = self._endpoints.get(request.resource_name)
         if old is not None and old.task is not None:
             old.task.cancel()
@@ -362,21 +318,14 @@ class DevicePlugins:
 
     async def _follow(self, resource: str, endpoint: _Endpoint) -> None:
         """Take over the plugin's list whenever it changes; its end makes every device unhealthy."""
-        import grpc.aio
-
         api = stubs.device_plugin()
         try:
-            async with grpc.aio.insecure_channel(f"unix:{endpoint.socket}") as channel:
-                watch = channel.unary_stream(
-                    api.watch.path,
-                    request_serializer=api.watch.request.SerializeToString,
-                    response_deserializer=api.watch.response.FromString,
-                )
-                async for response in watch(api.watch.request()):
+            async with Channel(endpoint.socket) as channel:
+                async for response in channel.stream(api.watch, api.watch.request()):
                     endpoint.devices = {one.ID: one.health == "Healthy" for one in response.devices}
                     self._changed()
-        except grpc.aio.AioRpcError as error:
-            _log.info("device plugin %s: %s", resource, error.details())
+        except RpcError as error:
+            _log.info("device plugin %s: %s", resource, error.details)
         if self._endpoints.get(resource) is endpoint:
             endpoint.gone_at = self._clock.monotonic()
             endpoint.devices = dict.fromkeys(endpoint.devices, False)
@@ -420,12 +369,3 @@ class DevicePlugins:
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             _log.error("the checkpoint of device plugins cannot be read and is begun anew: %s", error)
             self._held = []
-
-
-async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while data := await reader.read(1 << 16):
-            writer.write(data)
-            await writer.drain()
-    finally:
-        writer.close()

@@ -22,20 +22,13 @@ from drakkar.cluster.kubelet.directory_watch import watch_directory
 from drakkar.errors import DrakkarError
 from drakkar.kube.clock import Clock
 from drakkar.kube.simulated import hold, simulated
-from drakkar.preparation import loopback, stubs
+from drakkar.preparation import stubs
+from drakkar.rpc import Channel, RpcError, loopback
 
 CALL_TIMEOUT: Final = 45.0
 WIPE_DELAY: Final = 30.0
 _REGISTRATION_TIMEOUT: Final = 5.0
 _RETRY_SECONDS: Final = (0.05, 0.2, 0.5, 1.0, 2.0)
-_CHANNEL_OPTIONS: Final = (
-    ("grpc.initial_reconnect_backoff_ms", 200),
-    ("grpc.min_reconnect_backoff_ms", 200),
-    ("grpc.max_reconnect_backoff_ms", 2000),
-    ("grpc.client_idle_timeout_ms", 2**31 - 1),
-    ("grpc.enable_retries", 0),
-    ("grpc.default_authority", "localhost"),
-)
 _log = logging.getLogger(__name__)
 
 
@@ -57,35 +50,31 @@ class Plugin:
         self.channel = _channel(endpoint, clock)
         service = stubs.dra(self.version)
         self._messages = service.messages
-        self._prepare = _unary(self.channel, service.prepare)
-        self._unprepare = _unary(self.channel, service.unprepare)
+        self._prepare, self._unprepare = service.prepare, service.unprepare
 
     async def prepare(self, claims: list[tuple[str, str, str]]) -> Any:
         """NodePrepareResources for claims (namespace, uid, name): the response message. Raises `PluginError`."""
         request = self._messages.NodePrepareResourcesRequest(claims=self._claims(claims))
-        return await self._call("NodePrepareResources", self._prepare, request)
+        return await self._call(self._prepare, request)
 
     async def unprepare(self, claims: list[tuple[str, str, str]]) -> Any:
         """NodeUnprepareResources, likewise."""
         request = self._messages.NodeUnprepareResourcesRequest(claims=self._claims(claims))
-        return await self._call("NodeUnprepareResources", self._unprepare, request)
+        return await self._call(self._unprepare, request)
 
     async def close(self) -> None:
-        await self.channel.close(grace=None)
+        await self.channel.close()
 
     def _claims(self, claims: list[tuple[str, str, str]]) -> list[Any]:
         return [self._messages.Claim(namespace=namespace, uid=uid, name=name) for namespace, uid, name in claims]
 
-    async def _call(self, name: str, method: Any, request: Any) -> Any:
-        import grpc.aio
-
+    async def _call(self, method: stubs.Method, request: Any) -> Any:
         try:
             with _held(self.channel, self._clock):
-                return await method(request, timeout=CALL_TIMEOUT)
-        except grpc.aio.AioRpcError as error:
-            code = "".join(word.capitalize() for word in error.code().name.split("_"))
+                return await self.channel.call(method, request, CALL_TIMEOUT)
+        except RpcError as error:
             raise PluginError(
-                f"{name}: rpc error: code = {code} desc = {error.details()}",
+                f"{method.name}: {error}",
                 reason="PluginCallFailed",
                 subject=f"{self.driver} at {self.endpoint}",
             ) from error
@@ -192,14 +181,12 @@ class PluginRegistry:
                 health.cancel()
 
     async def _register(self, path: Path) -> Plugin | None:
-        import grpc.aio
-
         attempt = 0
         while True:
             try:
                 return await self._introduce(path)
-            except grpc.aio.AioRpcError as error:
-                _log.debug("registration socket %s: %s", path.name, error.details())
+            except RpcError as error:
+                _log.debug("registration socket %s: %s", path.name, error.details)
             # A stale socket file stays until its owner comes back and replaces it, so keep asking, ever more rarely.
             await self._clock.sleep(_RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)])
             attempt += 1
@@ -207,9 +194,7 @@ class PluginRegistry:
     async def _introduce(self, path: Path) -> Plugin | None:
         service = stubs.registration()
         async with _channel(path, self._clock) as channel, _holding(channel, self._clock):
-            info = await _unary(channel, service.get_info)(
-                service.messages.InfoRequest(), timeout=_REGISTRATION_TIMEOUT
-            )
+            info = await channel.call(service.get_info, service.messages.InfoRequest(), _REGISTRATION_TIMEOUT)
             refusal = _refusal(info)
             if refusal:
                 _log.warning("plugin %s refused: %s", path.name, refusal)
@@ -221,28 +206,22 @@ class PluginRegistry:
                 self._cancel_wipe(plugin.driver)
                 _log.info("DRA plugin %s registered (%s, %s)", plugin.driver, path.name, plugin.version)
             status = service.messages.RegistrationStatus(plugin_registered=not refusal, error=refusal)
-            await _unary(channel, service.notify)(status, timeout=_REGISTRATION_TIMEOUT)
+            await channel.call(service.notify, status, _REGISTRATION_TIMEOUT)
         if refusal:
             return None
         self._changed()
         return plugin
 
     async def _watch_connection(self, plugin: Plugin) -> None:
-        import grpc
-
-        while True:
-            state = plugin.channel.get_state(try_to_connect=True)
-            connected = state is grpc.ChannelConnectivity.READY
-            lost = state is grpc.ChannelConnectivity.TRANSIENT_FAILURE
+        async for connected in plugin.channel.connections():
             if connected and not plugin.connected:
                 plugin.connected = True
                 self._cancel_wipe(plugin.driver)
                 self._changed()
-            elif lost and plugin.connected:
+            elif plugin.connected and not connected:
                 plugin.connected = False
                 self._consider_wipe(plugin.driver)
                 self._changed()
-            await plugin.channel.wait_for_state_change(state)
 
     # Slices of drivers that are gone
 
@@ -274,28 +253,18 @@ def _refusal(info: Any) -> str:
     return ""
 
 
-def _channel(path: str | Path, clock: Clock) -> Any:
-    """A channel to the driver behind a socket; see `drakkar.preparation.loopback`."""
-    import grpc.aio  # 10 MB that a cluster without drivers does not need
-
+def _channel(path: str | Path, clock: Clock) -> Channel | loopback.LoopbackChannel:
+    """A channel to the driver behind a socket; see `drakkar.rpc.loopback`."""
     direct = loopback.channel(path) if simulated(clock) is not None else None
-    return direct or grpc.aio.insecure_channel(f"unix:{path}", options=_CHANNEL_OPTIONS)
+    return direct or Channel(path)
 
 
-def _held(channel: Any, clock: Clock) -> contextlib.AbstractContextManager[None]:
+def _held(channel: Channel | loopback.LoopbackChannel, clock: Clock) -> contextlib.AbstractContextManager[None]:
     """Simulated time waits for drivers that are processes of their own; those in here may be waiting for it."""
     return contextlib.nullcontext() if isinstance(channel, loopback.LoopbackChannel) else hold(clock)
 
 
 @contextlib.asynccontextmanager
-async def _holding(channel: Any, clock: Clock) -> AsyncIterator[None]:
+async def _holding(channel: Channel | loopback.LoopbackChannel, clock: Clock) -> AsyncIterator[None]:
     with _held(channel, clock):
         yield
-
-
-def _unary(channel: Any, method: stubs.Method) -> Any:
-    return channel.unary_unary(
-        method.path,
-        request_serializer=method.request.SerializeToString,
-        response_deserializer=method.response.FromString,
-    )

@@ -19,6 +19,7 @@ from drakkar.cluster.kubelet.claims import NodeClaims, devices_for
 from drakkar.cluster.kubelet.device_plugins import DevicePlugins
 from drakkar.cluster.kubelet.podspec import Pod, Spec
 from drakkar.errors import DrakkarError
+from drakkar.rpc import Code, Handler, RpcError, Server
 
 SERVICE: Final = "v1.PodResourcesLister"
 _SOCKET_PATH_LIMIT: Final = 107
@@ -35,7 +36,7 @@ class PodResources:
         self._claims = claims
         self._plugged = plugged
         self._pods = pods
-        self._server: Any = None
+        self._server: Server | None = None
 
     async def start(self) -> None:
         """Serve; nothing happens if it does already, or (with a warning) if the socket's path is too long."""
@@ -44,36 +45,30 @@ class PodResources:
         if len(str(self.socket)) > _SOCKET_PATH_LIMIT:
             _log.warning("no pod resources socket: the path %s is too long", self.socket)
             return
-        import grpc.aio
-
         self.socket.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(OSError):
             self.socket.unlink()
-        self._server = server = grpc.aio.server()
-        server.add_generic_rpc_handlers((self._handlers(grpc),))
-        server.add_insecure_port(f"unix:{self.socket}")
+        self._server = server = Server(self.socket, self._handlers())
         await server.start()
 
     async def stop(self) -> None:
         server, self._server = self._server, None
         if server is not None:
-            await server.stop(None)
+            await server.stop()
 
-    def _handlers(self, grpc: Any) -> Any:
+    def _handlers(self) -> dict[str, Handler]:
         messages = import_module("drakkar.cluster.kubelet.generated.podresources_v1_pb2")
 
-        async def list_all(_request: Any, _context: Any) -> Any:
+        async def list_all(_request: Any) -> Any:
             return messages.ListPodResourcesResponse(pod_resources=[self._pod(messages, pod) for pod in self._pods()])
 
-        async def get(request: Any, context: Any) -> Any:
+        async def get(request: Any) -> Any:
             for pod in self._pods():
                 if podspec.key(pod) == f"{request.pod_namespace}/{request.pod_name}":
                     return messages.GetPodResourcesResponse(pod_resources=self._pod(messages, pod))
-            return await context.abort(
-                grpc.StatusCode.NOT_FOUND, f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
-            )
+            raise RpcError(Code.NOT_FOUND, f"pod {request.pod_name} in namespace {request.pod_namespace} not found")
 
-        async def allocatable(_request: Any, _context: Any) -> Any:
+        async def allocatable(_request: Any) -> Any:
             return messages.AllocatableResourcesResponse()
 
         methods = {
@@ -81,17 +76,7 @@ class PodResources:
             "Get": (get, messages.GetPodResourcesRequest),
             "GetAllocatableResources": (allocatable, messages.AllocatableResourcesRequest),
         }
-        return grpc.method_handlers_generic_handler(
-            SERVICE,
-            {
-                name: grpc.unary_unary_rpc_method_handler(
-                    method,
-                    request_deserializer=request.FromString,
-                    response_serializer=lambda message: message.SerializeToString(),
-                )
-                for name, (method, request) in methods.items()
-            },
-        )
+        return {f"/{SERVICE}/{name}": Handler(method, request) for name, (method, request) in methods.items()}
 
     def _pod(self, messages: Any, pod: Pod) -> Any:
         metadata = pod["metadata"]

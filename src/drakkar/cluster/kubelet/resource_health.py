@@ -20,6 +20,7 @@ from drakkar.cluster.kubelet.podspec import Pod, Spec
 from drakkar.errors import DrakkarError
 from drakkar.kube.clock import Clock
 from drakkar.preparation import stubs
+from drakkar.rpc import Code, RpcError
 
 DEFAULT_TIMEOUT: Final = 30.0
 MESSAGE_LIMIT: Final = 1024
@@ -50,23 +51,16 @@ class ResourceHealth:
         """Listen to one plugin until cancelled; a stream that ends is opened again."""
         if plugin.health_version is None:
             return
-        import grpc.aio
-
         service = stubs.health(plugin.health_version)
-        call = plugin.channel.unary_stream(
-            service.watch.path,
-            request_serializer=service.watch.request.SerializeToString,
-            response_deserializer=service.watch.response.FromString,
-        )
         try:
             while True:
                 try:
-                    async for response in call(service.watch.request()):
+                    async for response in plugin.channel.stream(service.watch, service.watch.request()):
                         self.update(plugin.driver, response.devices)
-                except grpc.aio.AioRpcError as error:
-                    if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                except RpcError as error:
+                    if error.code is Code.UNIMPLEMENTED:
                         return
-                    _log.debug("health of %s: %s", plugin.driver, error.details())
+                    _log.debug("health of %s: %s", plugin.driver, error.details)
                 self._clear(plugin.driver)
                 await self._clock.sleep(_RETRY_SECONDS)
         finally:
