@@ -223,7 +223,7 @@ def test_a_gpu_goes_from_driver_to_driver(tmp_path: Path) -> None:
     one.bus.unbind(A)
     assert one.bus.driver(A) == "" and one.bus.vfio_nodes(A) == (None, None)
     one.bus.bind(A, "nvidia")
-    assert [gpu.bus_id for gpu in one.devices()][0] == A
+    assert one.devices()[0].bus_id == A
     assert (root / f"proc/driver/nvidia/gpus/{A}/information").exists()
     assert not (root / "dev/vfio/10").exists()
 

@@ -394,6 +394,14 @@ class SimulatedMachine:
         """The layout that it was built from."""
         return self._server
 
+    def tree_with_bus(self) -> Path:
+        """The driver root, with the files of the PCI bus in it from now on."""
+        root = self.driver_root
+        if not self._tree.shows_bus:
+            with self._tree_lock:
+                self._tree.show(self, bus=True)
+        return root
+
     def become(self, state: MachineState) -> None:
         """Takes another state without telling listeners: they belong to one thread, the bus is written in others."""
         self._save(state)

@@ -49,8 +49,8 @@ class SimulatedBus(PciBus):
 
     @property
     def root(self) -> Path:  # type: ignore[override]
-        """The machine's tree, made on first use."""
-        return self._machine.driver_root
+        """The machine's tree with the bus in it, made on first use."""
+        return self._machine.tree_with_bus()
 
     # --- what a kernel is told --------------------------------------------------------------------------------------
 
@@ -213,45 +213,61 @@ def group_of(state: MachineState, slot: int) -> int:
 
 
 class PciTree:
-    """The files and links of the bus in a machine's tree; written again when the state they show has changed."""
+    """The files and links of the bus in a machine's tree; each part is written again when what it shows has changed.
+
+    Most machines never have their bus looked at: until it is, or something on it is not as after a boot, none is made.
+    """
 
     def __init__(self) -> None:
-        self._shown: object = None
+        self._shown: dict[object, object] = {}
+        self.wanted = False
 
     def forget(self) -> None:
         """The tree was made anew."""
-        self._shown = None
+        self._shown.clear()
 
     def show(self, machine: SimulatedMachine, root: Path) -> None:
         """Make the files agree with the machine's state."""
         state = machine.state
-        now = (
-            tuple((gpu.driver, gpu.override, gpu.minor, gpu.locked, gpu.group) for gpu in state.gpus),
-            (state.functions, state.processes, state.modules, state.iommu, state.iommufd, state.loaded),
-        )
-        if now == self._shown:
-            return
-        self._show_drivers(state, root)
+        if not self.wanted and _as_after_boot(state):
+            self.wanted = (root / "sys/kernel/iommu_groups").is_dir()  # another process made it
+            if not self.wanted:
+                return
+        if self._changed("drivers", (state.modules, [one.home for one in state.functions], state.loaded)):
+            self._show_drivers(state, root)
         members: dict[int, list[str]] = {}
+        bound: set[int] = set()
         for slot, gpu in enumerate(machine.gpus()):
             one = state.gpus[slot]
             driver = one.driver if one.driver != NVIDIA_DRIVER or state.loaded else ""
-            self._show_function(state, root, gpu.bus_id, driver, one.override, group_of(state, slot), slot)
-            members.setdefault(group_of(state, slot), []).append(gpu.bus_id)
-            self._show_proc(machine, root, slot)
+            group = group_of(state, slot)
+            if self._changed(gpu.bus_id, (driver, one.override, group, state.iommu, state.iommufd)):
+                self._show_function(state, root, gpu.bus_id, driver, one.override, group, slot)
+            if self._changed(("proc", slot), (driver == NVIDIA_DRIVER, one.locked, gpu.minor)):
+                self._show_proc(machine, root, slot)
+            members.setdefault(group, []).append(gpu.bus_id)
+            bound |= {group} if is_vfio(driver) else set()
         for position, other in enumerate(state.functions):
             group = group_of(state, other.slot)
-            folder = _folder(root, machine.gpus()[other.slot].bus_id).parent / other.address
-            tree.write_files(
-                folder, {"/vendor": "0x10de\n", "/device": f"{other.device}\n", "/class": f"{other.kind}\n"}
-            )
-            tree.make_links(root, {f"/sys/bus/pci/devices/{other.address}": _device_link(root, folder)})
-            place = len(state.gpus) + position
-            self._show_function(state, root, other.address, other.driver, other.override, group, place)
+            if self._changed(other.address, (other, group, state.iommu, state.iommufd)):
+                folder = _folder(root, machine.gpus()[other.slot].bus_id).parent / other.address
+                facts = {"/vendor": "0x10de\n", "/device": f"{other.device}\n", "/class": f"{other.kind}\n"}
+                tree.write_files(folder, facts)
+                tree.make_links(root, {f"/sys/bus/pci/devices/{other.address}": _device_link(root, folder)})
+                place = len(state.gpus) + position
+                self._show_function(state, root, other.address, other.driver, other.override, group, place)
             members.setdefault(group, []).append(other.address)
-        self._show_groups(state, root, members)
-        self._show_processes(state, root)
-        self._shown = now
+            bound |= {group} if is_vfio(other.driver) else set()
+        if self._changed("groups", (members, bound, state.iommu, state.iommufd, bool(state.modules))):
+            self._show_groups(state, root, members, bound)
+        if self._changed("processes", state.processes):
+            self._show_processes(state, root)
+
+    def _changed(self, part: object, now: object) -> bool:
+        if part in self._shown and self._shown[part] == now:
+            return False
+        self._shown[part] = now
+        return True
 
     @staticmethod
     def _show_drivers(state: MachineState, root: Path) -> None:
@@ -290,7 +306,7 @@ class PciTree:
             tree.make_node(root, node)
 
     @staticmethod
-    def _show_groups(state: MachineState, root: Path, members: dict[int, list[str]]) -> None:
+    def _show_groups(state: MachineState, root: Path, members: dict[int, list[str]], bound: set[int]) -> None:
         """Groups with their members, and a node for each group of which a function is bound to VFIO."""
         for folder in ("sys/kernel/iommu_groups", "sys/class/vfio", "sys/class/misc"):
             shutil.rmtree(root / folder, ignore_errors=True)
@@ -314,7 +330,7 @@ class PciTree:
                 for address in addresses
             }
             tree.make_links(root, links)
-            if any(is_vfio(PciBus(root).driver(address)) for address in addresses):
+            if group in bound:
                 made = DeviceNode(f"/dev/vfio/{group}", _majors(state)[0], group, mode=0o600)
                 tree.write_files(root, {f"/sys/class/vfio/{group}/dev": f"{made.major}:{made.minor}\n"})
                 tree.make_node(root, made)
@@ -339,6 +355,12 @@ class PciTree:
             folder = f"/proc/{process.pid}"
             tree.write_files(root, {f"{folder}/comm": f"{process.command[:15]}\n", f"{folder}/maps": ""})
             tree.make_links(root, {f"{folder}/fd/3": process.path})
+
+
+def _as_after_boot(state: MachineState) -> bool:
+    """Whether nothing on the bus was changed."""
+    plain = all(gpu.driver == NVIDIA_DRIVER and not gpu.override and not gpu.locked for gpu in state.gpus)
+    return plain and state.iommu and not (state.modules or state.functions or state.processes)
 
 
 def _folder(root: Path, address: str) -> Path:

@@ -26,8 +26,14 @@ class MachineTree:
         self._mark = root.with_name("driver-root.built")
         self._pci = PciTree()
 
-    def show(self, machine: SimulatedMachine) -> None:
-        """Make the tree agree with the machine's state."""
+    @property
+    def shows_bus(self) -> bool:
+        """Whether the files of the PCI bus are in it."""
+        return self._pci.wanted
+
+    def show(self, machine: SimulatedMachine, *, bus: bool = False) -> None:
+        """Make the tree agree with the machine's state; with the PCI bus from the first time that `bus` is true."""
+        self._pci.wanted = self._pci.wanted or bus
         state = machine.state
         wanted = f"{state.driver_version} {sorted(state.majors.items())} {state.loaded}\n"
         if not self._mark.exists() or self._mark.read_text(encoding="utf-8") != wanted:
