@@ -53,7 +53,7 @@ def run_file(planes: ControlPlanes, path: Path, *, kubectl: Path | None = None, 
                 arguments.kubectl = str(kubectl)
                 found = replay.replay_transcript(client, arguments, recorded, report)
             else:
-                found = replay.replay_conversation(client, recorded, report)
+                found = replay.replay_conversation(client, recorded, report, planes.pki)
         outcome.passed, outcome.failed = found
     except (RuntimeError, *replay.TROUBLE) as error:
         report(recorded["name"], "whole conversation", [f"{type(error).__name__}: {error}"])

@@ -61,7 +61,7 @@ def test_a_denial_in_kubernetes_words() -> None:
         ({"expression": "false", "message": "never"}, 422, "never"),
         ({"expression": "false", "message": "never", "reason": "Forbidden"}, 403, "never"),
         ({"expression": "false", "messageExpression": "'not ' + object.metadata.name"}, 422, "not c"),
-        ({"expression": "false", "message": "m", "messageExpression": "object.x.y"}, 422, "m"),
+        ({"expression": "false", "message": "m", "messageExpression": "string(object.x.y)"}, 422, "m"),
         ({"expression": "false", "message": "m", "messageExpression": "' '"}, 422, "m"),
         ({"expression": "object.data.nothing == '1'"}, 422, "resulted in error: no such key: nothing"),
         ({"expression": "request.operation == 'CREATE' && request.userInfo.username == 'x'"}, 422, "failed expression"),
@@ -206,19 +206,24 @@ def test_changes_of_policies_count_at_once_and_unbound_ones_never() -> None:
 
 
 @pytest.mark.parametrize(
-    ("validation", "path"),
+    ("validation", "field", "problem"),
     [
-        ({"expression": "object.metadata."}, "spec.validations[0].expression"),
-        ({"expression": "1 + 1"}, "spec.validations[0].expression"),
-        ({"expression": "nobody == 1"}, "spec.validations[0].expression"),
-        ({"expression": "true", "messageExpression": "'a' + 1"}, "spec.validations[0].messageExpression"),
+        ({"expression": "object.metadata."}, "expression", "compilation failed: "),
+        ({"expression": "1 + 1"}, "expression", "must evaluate to bool but got int"),
+        ({"expression": "nobody == 1"}, "expression", "compilation failed: "),
+        ({"expression": "true", "messageExpression": "'a' + 1"}, "messageExpression", "compilation failed: "),
+        (
+            {"expression": "true", "messageExpression": "object.x"},
+            "messageExpression",
+            "must evaluate to string but got",
+        ),
     ],
 )
-def test_expressions_must_compile(validation: dict[str, Any], path: str) -> None:
+def test_expressions_must_compile(validation: dict[str, Any], field: str, problem: str) -> None:
     async def main() -> None:
         answer = await World().post(POLICIES, policy(validation))
         assert answer.status == 422
-        assert path in said(answer) and "compilation failed: " in said(answer)
+        assert f"spec.validations[0].{field}: Invalid value" in said(answer) and problem in said(answer)
 
     run(main)
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import tempfile
 from pathlib import Path
 
 import yaml
 
+from drakkar.cluster import pki
 from tests.conformance.replay.client import Client
 from tests.conformance.replay.conversations import TROUBLE, replay_conversation
 from tests.conformance.replay.sessions import replay_transcript
@@ -57,6 +59,8 @@ def main() -> int:
             print(f"ok   {conversation} / {step}")
         sys.stdout.flush()
 
+    folder = tempfile.TemporaryDirectory()
+    keys = pki.prepare(Path(folder.name)).wait()
     for path in files_of(args.files):
         conversation = yaml.load(path.read_text(), Loader=Loader)
         transcript = "commands" in conversation
@@ -70,13 +74,14 @@ def main() -> int:
             if transcript:
                 good, bad = replay_transcript(client, args, conversation, report)
             else:
-                good, bad = replay_conversation(client, conversation, report)
+                good, bad = replay_conversation(client, conversation, report, keys)
         except (RuntimeError, *TROUBLE) as error:
             report(conversation["name"], "whole conversation", [f"{type(error).__name__}: {error}"])
             steps = conversation.get("steps") or conversation.get("commands")
             good, bad = 0, sum("response" in step or "expect" in step for step in steps)
         passed += good
         failed += bad
+    folder.cleanup()
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

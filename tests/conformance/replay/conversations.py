@@ -8,6 +8,7 @@ import time
 
 from tests.conformance.replay.steps import clean_up, fetch, prepare_objects
 from tests.conformance.replay.values import Bindings, resolve, shape, shortened, unify
+from tests.conformance.replay.webhooks import Through, Webhooks
 
 
 def compare(step, result, bindings):
@@ -83,8 +84,16 @@ TROUBLE = (
 )  # a server may answer anything
 
 
-def replay_conversation(client, conversation, report):
-    """Runs one conversation; returns how many steps passed and failed."""
+def replay_conversation(client, conversation, report, keys=None):
+    """Runs one conversation; returns how many steps passed and failed. `keys` are the PEM files for its webhooks:
+    certificate and key of a server on 127.0.0.1, and who signed it."""
+    if "webhooks" not in conversation:
+        return _replay(client, conversation, report, None)
+    with Webhooks(conversation["webhooks"], keys.certificate, keys.key, keys.authority) as webhooks:
+        return _replay(Through(client, webhooks), conversation, report, webhooks)
+
+
+def _replay(client, conversation, report, webhooks):
     bindings, results, running = Bindings(), {}, {}
     compared = [s for s in conversation["steps"] if "response" in s]
     passed = 0
@@ -105,9 +114,14 @@ def replay_conversation(client, conversation, report):
                         running[step["name"]] = Background(client, request)
                         time.sleep(0.3)
                         continue
+                    if webhooks is not None:
+                        webhooks.reviews()
                     result, problem = fetch(client, step, request)
                 results[step["name"]] = result
                 problems = [problem] if problem else compare(step, result, bindings)
+                if "reviews" in step:
+                    heard = [shape(one, {}) for one in webhooks.reviews()]
+                    problems += unify(step["reviews"], heard, bindings, {}, "reviews")
             except TROUBLE as error:
                 problems = [f"{type(error).__name__}: {error}"]
             report(conversation["name"], step["name"], problems)

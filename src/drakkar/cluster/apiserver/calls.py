@@ -66,6 +66,8 @@ class Call(msgspec.Struct):
     representation: Representation = PLAIN
     warnings: list[str] = msgspec.field(default_factory=list)
     dry_run: bool = False
+    delete_options: dict[str, Any] | None = None
+    asked_name: str = ""
     charges: list[tuple[StoredObject, dict[str, str]]] = msgspec.field(default_factory=list)
     _timestamp: str = ""
 

@@ -21,6 +21,8 @@ _EVENT_NAMES: Final = {
     "deprecatedLastTimestamp": "lastTimestamp",
     "deprecatedCount": "count",
 }
+_EVENT_OPTIONAL: Final = ("reportingController", "reportingInstance")
+"""Left out of events.k8s.io where they are empty; core/v1 always has them."""
 _EVENT_NAMES_BACK: Final = {stored: served for served, stored in _EVENT_NAMES.items()}
 
 
@@ -47,7 +49,8 @@ def to_served(row: ApiResource, value: dict[str, Any]) -> dict[str, Any]:
     if row.custom:
         return {**value, "apiVersion": row.api_version}
     if row.kind == "Event":
-        return {**_renamed(value, _EVENT_NAMES_BACK), "apiVersion": row.api_version}
+        served = {**_renamed(value, _EVENT_NAMES_BACK), "apiVersion": row.api_version}
+        return {name: part for name, part in served.items() if part != "" or name not in _EVENT_OPTIONAL}
     if row.group == "autoscaling":
         return autoscalers.to_v1(value)
     from drakkar.api.conversion import convert

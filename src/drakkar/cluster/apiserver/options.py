@@ -18,6 +18,10 @@ from drakkar.cluster.machinery.schemas import struct_of
 from drakkar.cluster.machinery.shapes import Findings, ShapeError, shape
 
 _VALIDATIONS: Final = ("", "Ignore", "Warn", "Strict")
+_DELETE_OPTIONS: Final = (
+    "gracePeriodSeconds", "preconditions", "orphanDependents", "propagationPolicy", "dryRun",
+    "ignoreStoreReadErrorWithClusterBreakingPotential",
+)  # fmt: skip
 _POLICIES: Final = ("Foreground", "Background", "Orphan")
 
 
@@ -93,6 +97,7 @@ def delete_options(call: Call) -> DeleteOptions:
     problems += _dry_run_problems(values.get("dryRun") or ())
     if problems:
         raise statuses.invalid_options("DeleteOptions", problems)
+    call.delete_options = {name: values[name] for name in _DELETE_OPTIONS if values.get(name) not in (None, [], {})}
     conditions = values.get("preconditions") or {}
     grace = values.get("gracePeriodSeconds")
     if orphan is not None:

@@ -144,7 +144,7 @@ _CORE: Final = (
         subresources=_POD_SUBRESOURCES,
         shows_deleted=True,
     ),
-    _namespaced("", "podtemplates", "PodTemplate", put_creates=True, shows_deleted=True),
+    _namespaced("", "podtemplates", "PodTemplate", shows_deleted=True),
     _namespaced(
         "",
         "replicationcontrollers",
@@ -159,7 +159,6 @@ _CORE: Final = (
         "ResourceQuota",
         short="quota",
         subresources=(STATUS,),
-        put_creates=True,
         shows_deleted=True,
     ),
     _namespaced("", "secrets", "Secret"),
@@ -177,6 +176,7 @@ _CORE: Final = (
         "Service",
         short="svc",
         categories=_ALL,
+        put_creates=True,
         subresources=(
             Subresource("proxy", _PROXY, "ServiceProxyOptions"),
             STATUS,
@@ -242,7 +242,7 @@ _CLUSTER: Final = (
     _cluster("networking.k8s.io", "ingressclasses", "IngressClass"),
     _namespaced("networking.k8s.io", "ingresses", "Ingress", short="ing", subresources=(STATUS,)),
     _namespaced("networking.k8s.io", "networkpolicies", "NetworkPolicy", short="netpol"),
-    _cluster("node.k8s.io", "runtimeclasses", "RuntimeClass"),
+    _cluster("node.k8s.io", "runtimeclasses", "RuntimeClass", put_creates=True),
     _cluster("scheduling.k8s.io", "priorityclasses", "PriorityClass", short="pc"),
     _cluster("storage.k8s.io", "storageclasses", "StorageClass", short="sc", shows_deleted=True),
     _cluster("storage.k8s.io", "csidrivers", "CSIDriver", shows_deleted=True),

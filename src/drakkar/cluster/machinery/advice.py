@@ -28,8 +28,37 @@ def warnings(group: str, kind: str, new: Json, old: Json | None = None) -> list[
         if old is not None and _template(kind, old) == template:
             return []
         return _pod(template.get("spec") or {}, "template.spec" if kind == "PodTemplate" else "spec.template.spec")
-    del group
+    if kind.endswith("WebhookConfiguration") and group == "admissionregistration.k8s.io":
+        return _rules_without_effect(new)
     return []
+
+
+_REVIEWS: Final = {
+    "authentication.k8s.io": ("selfsubjectreviews", "tokenreviews"),
+    "authorization.k8s.io": (
+        "localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews",
+    ),
+}  # fmt: skip
+"""What no webhook is asked about."""
+
+
+def _rules_without_effect(configuration: Json) -> list[str]:
+    found: list[str] = []
+    for index, hook in enumerate(configuration.get("webhooks") or ()):
+        for number, rule in enumerate(hook.get("rules") or ()):
+            groups, resources = rule.get("apiGroups") or (), rule.get("resources") or ()
+            if "*" in groups or "*" in resources:
+                continue
+            named = dict.fromkeys(
+                f"{resource}.{group}"
+                for group in groups
+                for resource in resources
+                if resource in _REVIEWS.get(group, ())
+            )
+            place = f"webhooks[{index}].rules[{number}]"
+            words = "is excluded from admission webhooks; this rule will have no effect"
+            found += [f"{place}: {name} {words}" for name in dict.fromkeys(named)]
+    return found
 
 
 def _template(kind: str, obj: Json) -> Json:

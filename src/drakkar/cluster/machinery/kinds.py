@@ -88,6 +88,20 @@ _RULES: Final[dict[tuple[str, str], Rules]] = {
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): Rules(
         namespaced=False, generation=True, unconditional=False
     ),
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): Rules(
+        namespaced=False, generation=True, unconditional=False
+    ),
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): Rules(
+        namespaced=False, generation=True, unconditional=False
+    ),
+    ("apiregistration.k8s.io", "APIService"): Rules(namespaced=False, status=True, unconditional=False),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema"): Rules(namespaced=False, status=True, generation=True),
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): Rules(
+        namespaced=False, status=True, generation=True
+    ),
+    ("storagemigration.k8s.io", "StorageVersionMigration"): Rules(namespaced=False, status=True, generation=True),
+    ("storage.k8s.io", "VolumeAttachment"): Rules(namespaced=False, status=True, unconditional=False),
+    ("storage.k8s.io", "CSIStorageCapacity"): Rules(unconditional=False),
     ("certificates.k8s.io", "CertificateSigningRequest"): Rules(namespaced=False, status=True),
     (DRA, "DeviceClass"): Rules(namespaced=False, generation=True),
     (DRA, "DeviceTaintRule"): Rules(namespaced=False, status=True, generation=True, unconditional=False),

@@ -50,9 +50,15 @@ def prepare_update(kind: Kind, new: Json, old: Json, subresource: str = "") -> J
 def _changed(kind: Kind, new: Json, old: Json) -> bool:
     if kind.kind == "Deployment" and _meta(new).get("annotations") != _meta(old).get("annotations"):
         return True
-    if kind.kind in ("PriorityClass", "EndpointSlice"):
+    if kind.kind in _ALL_COUNTS:
         return any(new.get(name) != old.get(name) for name in {*new, *old} - {"metadata"})
     return bool(new.get("spec") != old.get("spec"))
+
+
+_ALL_COUNTS: Final = frozenset(
+    ("PriorityClass", "EndpointSlice", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+)
+"""Kinds without a spec: all but their metadata counts."""
 
 
 def _meta(obj: Json) -> Json:

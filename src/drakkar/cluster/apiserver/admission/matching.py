@@ -1,4 +1,4 @@
-"""Which requests an admission policy or a webhook looks at, and how the request is told to it.
+"""Which requests an admission policy or a webhook looks at.
 
 Rules name groups, versions, resources, operations and scope, with `*` for all; namespaces and objects are chosen by
 their labels. `matchPolicy: Equivalent`, the default, sees a kind whatever version of it was asked for. Source:
@@ -7,64 +7,78 @@ admissionregistration.k8s.io/v1.
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
 
-from drakkar.cluster.apiserver.calls import Call
+import msgspec
+
+from drakkar.cluster.apiserver import statuses
+from drakkar.cluster.apiserver.admission.asked import Asked, Value, equivalents
+from drakkar.cluster.apiserver.resources import ApiResource
 from drakkar.kube.selectors import LabelSelector
 
-Value = dict[str, Any]
-
-
-def matches(call: Call, operation: str, obj: Value | None, old: Value | None, constraints: Mapping[str, Any]) -> bool:
-    """Whether the request is one that `constraints` (matchConstraints, matchResources, or a webhook) are about."""
-    name = call.name or ((obj or old or {}).get("metadata") or {}).get("name", "")
-    equivalent = constraints.get("matchPolicy") != "Exact"
-    rules = constraints.get("resourceRules", constraints.get("rules"))
-    if rules is not None and not any(_covers(call, operation, rule, name, equivalent) for rule in rules):
-        return False
-    if any(_covers(call, operation, rule, name, equivalent) for rule in constraints.get("excludeResourceRules") or ()):
-        return False
-    return _namespace_matches(call, obj or old, constraints.get("namespaceSelector")) and _object_matches(
-        obj, old, constraints.get("objectSelector")
-    )
-
-
-def admission_request(call: Call, operation: str, obj: Value | None, old: Value | None) -> Value:
-    """The request as policies see it: `admission.k8s.io/v1` AdmissionRequest without the objects.
-
-    What is empty is there with its empty value: expressions may read it. (`has()` of it is false in Kubernetes.)
-    """
-    row = call.row
-    kind = {"group": row.group, "version": row.version, "kind": row.kind}
-    resource = {"group": row.group, "version": row.version, "resource": row.plural}
-    request: Value = {
-        "uid": str(uuid.uuid4()),
-        "kind": kind,
-        "resource": resource,
-        "requestKind": kind,
-        "requestResource": resource,
-        "name": call.name or ((obj or old or {}).get("metadata") or {}).get("name", ""),
-        "operation": operation,
-        "userInfo": {"uid": "", "groups": [], "extra": {}, **call.user.info()},
-        "dryRun": call.dry_run,
-        "namespace": call.info.namespace if row.namespaced else "",
+EXCLUDED: Final = frozenset(
+    {
+        ("authentication.k8s.io", "selfsubjectreviews"),
+        ("authentication.k8s.io", "tokenreviews"),
+        ("authorization.k8s.io", "localsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectrulesreviews"),
+        ("authorization.k8s.io", "subjectaccessreviews"),
     }
-    request["subResource"] = request["requestSubResource"] = call.subresource.name if call.subresource else ""
-    return request
+)
+"""What nobody may stand in the way of: a cluster could lock itself out."""
 
 
-def _covers(call: Call, operation: str, rule: Mapping[str, Any], name: str, equivalent: bool) -> bool:
-    row = call.row
+def matched(asked: Asked, constraints: Mapping[str, Any]) -> ApiResource | None:
+    """The row in whose version `constraints` (matchConstraints, or a webhook) want to see the request; None if they
+    are not about it. Raises `StatusError` 404 if the namespace that has to be looked at is gone."""
+    try:
+        chosen = _namespace_matches(asked, constraints.get("namespaceSelector"))
+        missing = None
+    except statuses.StatusError as error:
+        chosen, missing = True, error
+    if not chosen or not _object_matches(asked, constraints.get("objectSelector")):
+        return None
+    rules = constraints.get("resourceRules", constraints.get("rules"))
+    row = asked.row if rules is None else _covered(asked, rules, constraints)
+    if row is None:
+        return None
+    if _covered(asked, constraints.get("excludeResourceRules") or (), constraints) is not None:
+        return None
+    if missing is not None:
+        raise missing
+    return row
+
+
+def matches(asked: Asked, constraints: Mapping[str, Any]) -> bool:
+    """Whether the request is one that `constraints` (matchResources of a binding) are about."""
+    if "resourceRules" in constraints and not constraints["resourceRules"]:
+        constraints = {name: part for name, part in constraints.items() if name != "resourceRules"}
+    return matched(asked, constraints) is not None
+
+
+def _covered(asked: Asked, rules: Sequence[Mapping[str, Any]], constraints: Mapping[str, Any]) -> ApiResource | None:
+    own = asked.row
+    if any(_covers(asked, rule, own) for rule in rules):
+        return own
+    if constraints.get("matchPolicy") == "Exact":
+        return None
+    others = list(equivalents(asked.call))
+    return next((row for rule in rules for row in others if _covers(asked, rule, row)), None)
+
+
+def _covers(asked: Asked, rule: Mapping[str, Any], row: ApiResource) -> bool:
     names = rule.get("resourceNames")
+    scope = rule.get("scope", "*")
     return (
-        _in(operation, rule.get("operations"))
+        _in(asked.operation, rule.get("operations"))
         and _in(row.group, rule.get("apiGroups"))
-        and (equivalent or _in(row.version, rule.get("apiVersions")))
-        and _resource_in(row.plural, call.subresource.name if call.subresource else "", rule.get("resources") or ())
-        and rule.get("scope", "*") in ("*", "Namespaced" if row.namespaced else "Cluster")
-        and (not names or name in names)
+        and _in(row.version, rule.get("apiVersions"))
+        and _resource_in(row.plural, asked.subresource, rule.get("resources") or ())
+        and scope in ("*", "Namespaced" if row.namespaced else "Cluster")
+        and (not names or asked.object_name in names)
     )
 
 
@@ -81,23 +95,43 @@ def _resource_in(plural: str, subresource: str, among: Iterable[str]) -> bool:
     return False
 
 
-def _namespace_matches(call: Call, obj: Value | None, selector: Mapping[str, Any] | None) -> bool:
+def _namespace_matches(asked: Asked, selector: Mapping[str, Any] | None) -> bool:
     """Namespaces are chosen by their labels, namespaces themselves by their own; other cluster objects always are."""
     if not selector:
         return True
-    if call.row.namespaced:
-        stored = call.server.store.collection("namespaces").get(call.info.namespace)
-        labels = (stored.value["metadata"].get("labels") or {}) if stored is not None else {}
-    elif call.row.collection == "namespaces":
-        labels = ((obj or {}).get("metadata") or {}).get("labels") or {}
-    else:
+    row = asked.row
+    own = row.plural == "namespaces" and not row.group
+    if not row.namespaced and not own:
         return True
-    return LabelSelector.from_object(dict(selector)).matches(labels)
+    if own and not asked.subresource and asked.obj is not None:
+        labels = (asked.obj.get("metadata") or {}).get("labels") or {}
+    else:
+        stored = asked.call.server.store.collection("namespaces").get(asked.namespace)
+        if stored is None:
+            raise statuses.not_found("", "namespaces", asked.namespace)
+        labels = stored.value["metadata"].get("labels") or {}
+    return _selector(selector).matches(labels)
 
 
-def _object_matches(obj: Value | None, old: Value | None, selector: Mapping[str, Any] | None) -> bool:
+def _object_matches(asked: Asked, selector: Mapping[str, Any] | None) -> bool:
     """One of both objects must be chosen, so that nothing escapes by losing its label."""
     if not selector:
         return True
-    chosen = LabelSelector.from_object(dict(selector))
-    return any(chosen.matches((one.get("metadata") or {}).get("labels") or {}) for one in (obj, old) if one is not None)
+    chosen = _selector(selector)
+    return any(
+        chosen.matches((one.get("metadata") or {}).get("labels") or {})
+        for one in (asked.obj, asked.old)
+        if one is not None
+    )
+
+
+def _selector(selector: Mapping[str, Any]) -> LabelSelector:
+    return _parsed(msgspec.json.encode(selector))
+
+
+@lru_cache(maxsize=512)
+def _parsed(text: bytes) -> LabelSelector:
+    return LabelSelector.from_object(msgspec.json.decode(text))
+
+
+__all__ = ["EXCLUDED", "Value", "matched", "matches"]

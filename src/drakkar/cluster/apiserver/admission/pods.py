@@ -54,11 +54,15 @@ def _mount_token(spec: Value, suffix: str) -> None:
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     if all(any(mount.get("mountPath") == TOKEN_PATH for mount in one.get("volumeMounts") or ()) for one in containers):
         return
-    volume = f"kube-api-access-{suffix}"
+    present = (one["name"] for one in spec.get("volumes") or () if one["name"].startswith("kube-api-access-"))
+    known = next(present, "")  # of an earlier round: a webhook has added a container since
+    volume = known or f"kube-api-access-{suffix}"
     mount = {"name": volume, "readOnly": True, "mountPath": TOKEN_PATH}
     for kind in ("initContainers", "containers"):
         if spec.get(kind):
             spec[kind] = [_with_mount(container, mount) for container in spec[kind]]
+    if known:
+        return
     spec["volumes"] = [*(spec.get("volumes") or ()), {"name": volume, "projected": _token_sources()}]
 
 

@@ -2,42 +2,57 @@
 
 A policy says what it looks at and what must hold, a binding says where it counts, with which parameters and what
 follows. Policies and bindings without number may be there; what of them concerns a kind is worked out once per change
-of theirs. Texts of refusals are kube-apiserver's.
+of theirs. Texts of refusals are kube-apiserver's. Audit annotations are evaluated, since their failure is a refusal;
+there is no audit log that would have them.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from drakkar.api.fields import FieldError, invalid
-from drakkar.cel import CelError, Environment, Program
-from drakkar.cel import types as cel_types
+from drakkar.cel import CelError, Program, types
+from drakkar.cel.types import Type
+from drakkar.cel.values import Failure
 from drakkar.cluster.apiserver import statuses
-from drakkar.cluster.apiserver.admission import matching
-from drakkar.cluster.apiserver.calls import Call, key_of
+from drakkar.cluster.apiserver.admission import authorizing, matching
+from drakkar.cluster.apiserver.admission.asked import Asked, Value, request_of
+from drakkar.cluster.apiserver.calls import key_of
+from drakkar.cluster.apiserver.resources import ApiResource
+from drakkar.cluster.machinery.expressions import Declared, compiled
 from drakkar.kube.selectors import LabelSelector
 
 if TYPE_CHECKING:
     from drakkar.cluster.apiserver.server import ApiServer
 
-Value = dict[str, Any]
-
 POLICIES: Final = "validatingadmissionpolicies.admissionregistration.k8s.io"
 BINDINGS: Final = "validatingadmissionpolicybindings.admissionregistration.k8s.io"
-_COST_LIMIT: Final = 1_000_000
+_CALL_LIMIT: Final = 1_000_000
+_BUDGET: Final = 10_000_000
+_CONDITIONS_BUDGET: Final = 2_500_000
+_LONGEST_MESSAGE: Final = 5 * 1024
+_OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
 _CODES: Final = {"Unauthorized": 401, "Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413}
-_VARIABLES: Final = ("object", "oldObject", "request", "params", "namespaceObject")
+
+Compiled = Program | CelError
+
+
+class ConfigurationError(Exception):
+    """A binding that cannot be applied; the failure policy decides."""
+
+
+class OutOfBudgetError(Exception):
+    """A policy's expressions together cost more than a request may spend on them."""
 
 
 @dataclass(slots=True)
 class _Validation:
-    program: Program | CelError
+    program: Compiled
     text: str
     message: str
-    message_program: Program | CelError | None
+    message_program: Compiled | None
     reason: str
 
 
@@ -49,243 +64,320 @@ class _Policy:
     fails: bool
     constraints: Mapping[str, Any]
     param_kind: Mapping[str, Any] | None
-    conditions: list[tuple[str, Program | CelError]]
-    variables: list[tuple[str, Program | CelError]]
+    conditions: list[tuple[str, Compiled]]
+    variables: dict[str, Compiled]
     validations: list[_Validation]
+    annotations: list[tuple[str, Compiled]]
 
 
 @dataclass(slots=True)
-class _Compiled:
+class _Present:
     """What a server's policies and bindings are at one version of both collections."""
 
     version: tuple[int, int] = (-1, -1)
-    bound: list[tuple[_Policy, Value]] = field(default_factory=list)
+    bound: list[tuple[_Policy, list[Value]]] = field(default_factory=list)
 
 
-_compiled: weakref.WeakKeyDictionary[ApiServer, _Compiled] = weakref.WeakKeyDictionary()
+_present: weakref.WeakKeyDictionary[ApiServer, _Present] = weakref.WeakKeyDictionary()
 
 
-def judge(call: Call, operation: str, obj: Value | None, old: Value | None) -> None:
-    """Raises `StatusError` for what a bound policy denies; warnings of policies are added to the call."""
-    store = call.server.store
-    if not len(store.collection(BINDINGS)) or call.row.group == "admissionregistration.k8s.io":
+def judge(asked: Asked) -> None:
+    """Raises `StatusError` for what a bound policy denies; warnings of policies are added to the call.
+
+    All policies are asked, so that none of their warnings is lost; the first denial is told.
+    """
+    row = asked.row
+    if row.group == "admissionregistration.k8s.io" or (row.group, row.plural) in matching.EXCLUDED:
         return
-    bound = _of(call.server)
-    for policy, binding in bound:
-        spec = binding.get("spec") or {}
-        if not matching.matches(call, operation, obj, old, policy.constraints):
+    denied: tuple[str, str] | None = None
+    for policy, bindings in _of(asked.call.server):
+        seen = matching.matched(asked, policy.constraints)
+        if seen is None:
             continue
-        if spec.get("matchResources") and not matching.matches(call, operation, obj, old, spec["matchResources"]):
-            continue
-        for message, reason in _denials(call, operation, obj, old, policy, spec):
-            _act(call, obj or old or {}, policy.name, binding["metadata"]["name"], spec, message, reason)
+        for binding in bindings:
+            spec = binding.get("spec") or {}
+            if spec.get("matchResources") and not matching.matches(asked, spec["matchResources"]):
+                continue
+            told = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding['metadata']['name']}'"
+            actions = spec.get("validationActions") or ()
+            for message, reason, always in _denials(asked, seen, policy, spec):
+                if "Warn" in actions and not always:
+                    asked.call.warnings.append(f"Validation failed for {told}: {message}")
+                if ("Deny" in actions or always) and denied is None:
+                    denied = f"{told} denied request: {message}", reason
+    if denied is not None:
+        raise _refusal(asked, *denied)
 
 
-def check(call: Call, operation: str, obj: Value, old: Value | None) -> list[FieldError]:
-    """The expressions of a policy that is being written must compile."""
-    del operation
-    spec = obj.get("spec") or {}
-    if old is not None and old.get("spec") == spec:
-        return []
-    found = []
-    names = [variable.get("name", "") for variable in spec.get("variables") or ()]
-    for path, text, boolean in _expressions(spec):
-        program = _compile(text, names, boolean=boolean)
-        if isinstance(program, CelError):
-            found.append(invalid(path, text, f"compilation failed: {program}"))
-    return found
+def _refusal(asked: Asked, text: str, reason: str) -> statuses.StatusError:
+    row = asked.row
+    refusal = statuses.forbidden(row.group, row.plural, asked.object_name, text)
+    refusal.status["reason"] = reason
+    refusal.status["code"] = _CODES.get(reason, 422)
+    refusal.status["details"]["causes"] = [{"message": text}]
+    return refusal
 
 
-def _expressions(spec: Value) -> Iterator[tuple[str, str, bool]]:
-    for number, one in enumerate(spec.get("matchConditions") or ()):
-        yield f"spec.matchConditions[{number}].expression", str(one.get("expression", "")), True
-    for number, one in enumerate(spec.get("variables") or ()):
-        yield f"spec.variables[{number}].expression", str(one.get("expression", "")), False
-    for number, one in enumerate(spec.get("validations") or ()):
-        yield f"spec.validations[{number}].expression", str(one.get("expression", "")), True
-        if one.get("messageExpression"):
-            yield f"spec.validations[{number}].messageExpression", str(one["messageExpression"]), False
-    for number, one in enumerate(spec.get("auditAnnotations") or ()):
-        yield f"spec.auditAnnotations[{number}].valueExpression", str(one.get("valueExpression", "")), False
-
-
-def _denials(
-    call: Call, operation: str, obj: Value | None, old: Value | None, policy: _Policy, spec: Value
-) -> Iterator[tuple[str, str]]:
-    """(message, reason) of what the policy denies, for each of its parameters."""
+def _denials(asked: Asked, seen: ApiResource, policy: _Policy, spec: Value) -> Iterator[tuple[str, str, bool]]:
+    """(message, reason, whether it denies whatever the binding's actions are) of what the policy denies."""
+    obj, old = asked.objects(seen)
     bindings: Value = {
         "object": obj,
         "oldObject": old,
-        "request": matching.admission_request(call, operation, obj, old),
-        "namespaceObject": _namespace(call),
+        "request": {**request_of(asked, seen), "options": asked.given_options()},
+        "namespaceObject": _namespace(asked),
+        **authorizing.bindings(asked),
     }
-    parameters: Iterable[Value | None] = [None]
-    if policy.param_kind is not None:
-        parameters = _parameters(call, policy.param_kind, spec.get("paramRef") or {})
-        if not parameters and (spec.get("paramRef") or {}).get("parameterNotFoundAction") == "Deny":
-            text = "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"
-            yield text, "Invalid"
+    try:
+        parameters = _parameters(asked, policy.param_kind, spec.get("paramRef"))
+    except ConfigurationError as error:
+        if policy.fails:
+            yield f"failed to configure binding: {error}", "Invalid", True
+        return
     for params in parameters:
         yield from _evaluate(policy, {**bindings, "params": params})
 
 
-def _evaluate(policy: _Policy, bindings: Value) -> Iterator[tuple[str, str]]:
-    failed: dict[str, str] = {}
-    values: Value = {}
-    here = {**bindings, "variables": values}
-    for name, program in policy.conditions:
-        try:
-            if _value(program, here) is not True:
-                return
-        except CelError as error:
+def _evaluate(policy: _Policy, bindings: Value) -> Iterator[tuple[str, str, bool]]:
+    purse = _Purse(_CONDITIONS_BUDGET)
+    failures: list[str] = []
+    try:
+        for text, program in policy.conditions:
+            try:
+                if purse.value(program, bindings, text) is not True:
+                    return
+            except CelError as error:
+                failures.append(str(error))
+        if failures:
             if policy.fails:
-                yield f"matchCondition {name!r} resulted in error: {error}", "Invalid"
+                yield failures[0] if len(failures) == 1 else f"[{', '.join(failures)}]", "Invalid", False
             return
-    for name, program in policy.variables:
+        purse = _Purse(_BUDGET)
+        here = {**bindings, "variables": _Variables(policy.variables, bindings, purse)}
+        yield from _validated(policy, here, purse)
+    except OutOfBudgetError:
+        if policy.fails:
+            yield _OUT_OF_BUDGET, "Invalid", False
+        return
+    for text, program in policy.annotations:
         try:
-            values[name] = _value(program, here)
-        except CelError as error:
-            failed[name] = str(error)  # counts only for who asks for it
+            purse.value(program, here, text)
+        except (CelError, OutOfBudgetError) as error:
+            if policy.fails:
+                yield str(error), "Invalid", True
+
+
+def _validated(policy: _Policy, here: Value, purse: _Purse) -> Iterator[tuple[str, str, bool]]:
+    found: list[tuple[_Validation, str | None]] = []
     for one in policy.validations:
         try:
-            if _value(one.program, here) is not True:
-                yield _message(one, here), one.reason
+            if purse.value(one.program, here, one.text) is not True:
+                found.append((one, None))
         except CelError as error:
             if policy.fails:
-                asked = next((name for name in failed if f"variables.{name}" in one.text), None)
-                why = f'composited variable "{asked}" fails to evaluate: {failed[asked]}' if asked else str(error)
-                yield f"expression '{one.text}' resulted in error: {why}", "Invalid"
+                found.append((one, str(error)))
+    for one, failure in found:
+        yield (failure, "Invalid", False) if failure is not None else (_message(one, here, purse), one.reason, False)
 
 
-def _value(program: Program | CelError, bindings: Value) -> Any:
-    if isinstance(program, CelError):
-        raise program
-    return program.evaluate(bindings, cost_limit=_COST_LIMIT).value
+class _Purse:
+    """The cost that one evaluation of a policy may have, spent by all its expressions."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, budget: int) -> None:
+        self.left = budget
+
+    def value(self, program: Compiled, bindings: Value, text: str) -> Any:
+        """The value of an expression. Raises `CelError` in the words of policies, `OutOfBudgetError`."""
+        if isinstance(program, CelError):
+            raise CelError(f"compilation error: {program}", program.kind)
+        try:
+            evaluation = program.evaluate(bindings, cost_limit=_CALL_LIMIT)
+        except CelError as error:
+            self._spend(error.cost)
+            raise CelError(f"expression '{text}' resulted in error: {error}", error.kind) from None
+        self._spend(evaluation.cost)
+        return evaluation.value
+
+    def _spend(self, cost: int) -> None:
+        self.left -= cost
+        if self.left < 0:
+            raise OutOfBudgetError(_OUT_OF_BUDGET)
 
 
-def _message(one: _Validation, bindings: Value) -> str:
+class _Variables(dict[str, Any]):
+    """`variables`: each is computed when it is asked for, and once. One that fails is a failure for who asks."""
+
+    __slots__ = ("_bindings", "_programs", "_purse", "flat")
+
+    def __init__(self, programs: dict[str, Compiled], bindings: Value, purse: _Purse) -> None:
+        super().__init__()
+        self._programs = programs
+        self._bindings = {**bindings, "variables": self}
+        self._purse = purse
+        self.flat: dict[str, Any] = {}
+
+    def get(self, key: str, default: Any = None) -> Any:
+        if key not in self:
+            program = self._programs.get(key)
+            if program is None:
+                return default
+            self[key] = self._computed(key, program)
+        return self[key]
+
+    def _computed(self, name: str, program: Compiled) -> Any:
+        why = f'composited variable "{name}" fails to '
+        if isinstance(program, CelError):
+            return Failure(f"{why}compile: {program}")
+        try:
+            evaluation = program.evaluate(self._bindings, cost_limit=_CALL_LIMIT)
+        except CelError as error:
+            self._purse._spend(error.cost)
+            return Failure(f"{why}evaluate: {error}")
+        self._purse._spend(evaluation.cost)
+        return evaluation.value
+
+
+def _message(one: _Validation, bindings: Value, purse: _Purse) -> str:
     """The expression's message if it gives a proper one, else the written one, else the expression itself."""
     if one.message_program is not None:
         try:
-            text = _value(one.message_program, bindings)
+            text = purse.value(one.message_program, bindings, "")
         except CelError:
             text = None
-        if isinstance(text, str) and text.strip() and "\n" not in text:
-            return text.strip()
-    return one.message or f"failed expression: {one.text.strip()}"
-
-
-def _act(call: Call, about: Value, policy: str, binding: str, spec: Value, message: str, reason: str) -> None:
-    actions = spec.get("validationActions") or ()
-    if "Warn" in actions:
-        call.warnings.append(
-            f"Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {message}"
-        )
-    if "Deny" not in actions:
-        return
-    text = f"ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: {message}"
-    name = call.name or (about.get("metadata") or {}).get("name", "")
-    refusal = statuses.forbidden(call.row.group, call.row.plural, name, text)
-    refusal.status["reason"] = reason
-    refusal.status["code"] = _CODES.get(reason, 422)
-    refusal.status["details"]["causes"] = [{"message": text}]
-    raise refusal
+        text = text.strip() if isinstance(text, str) else ""
+        if text and "\n" not in text and len(text.encode()) <= _LONGEST_MESSAGE:
+            return str(text)
+    return one.message.strip() or f"failed expression: {one.text.strip()}"
 
 
 # --- what policies and bindings there are ---------------------------------------------------------------------------
 
 
-def _of(server: ApiServer) -> list[tuple[_Policy, Value]]:
+def _of(server: ApiServer) -> list[tuple[_Policy, list[Value]]]:
     policies, bindings = server.store.collection(POLICIES), server.store.collection(BINDINGS)
-    present = policies.objects(), bindings.objects()
-    version = (
-        max((one.version for one in present[0]), default=0) * 1_000_003 + len(present[0]),
-        max((one.version for one in present[1]), default=0) * 1_000_003 + len(present[1]),
-    )
-    known = _compiled.setdefault(server, _Compiled())
+    version = policies.last_change, bindings.last_change
+    known = _present.setdefault(server, _Present())
     if known.version != version:
-        compiled = {one.value["metadata"]["name"]: _compiled_policy(one.value) for one in present[0]}
+        by_policy: dict[str, list[Value]] = {}
+        for stored in bindings.objects():
+            name = (stored.value.get("spec") or {}).get("policyName", "")
+            by_policy.setdefault(name, []).append(stored.value)
         known.bound = [
-            (compiled[name], one.value)
-            for one in present[1]
-            if (name := (one.value.get("spec") or {}).get("policyName")) in compiled
+            (_compiled_policy(stored.value), by_policy[stored.key])
+            for stored in policies.objects()
+            if stored.key in by_policy
         ]
-        known.bound.sort(key=lambda pair: (pair[0].name, pair[1]["metadata"]["name"]))
         known.version = version
     return known.bound
 
 
 def _compiled_policy(policy: Value) -> _Policy:
     spec = policy.get("spec") or {}
-    names = [variable["name"] for variable in spec.get("variables") or ()]
+    params = bool(spec.get("paramKind"))
+    make = compiler(spec)
+    conditions = Declared(params=params, authorizer=True)
     return _Policy(
         policy["metadata"]["name"],
         spec.get("failurePolicy", "Fail") != "Ignore",
         spec.get("matchConstraints") or {},
         spec.get("paramKind"),
-        [(one["name"], _compile(one["expression"], names, boolean=True)) for one in spec.get("matchConditions") or ()],
-        [(one["name"], _compile(one["expression"], names, boolean=False)) for one in spec.get("variables") or ()],
+        [
+            (one["expression"], compiled(one["expression"], conditions, (types.BOOL,), (authorizing.LIBRARY,)))
+            for one in spec.get("matchConditions") or ()
+        ],
+        make.variables,
         [
             _Validation(
-                _compile(one["expression"], names, boolean=True),
+                make(one["expression"], types.BOOL),
                 one["expression"],
                 one.get("message", ""),
-                _compile(one["messageExpression"], names, boolean=False) if one.get("messageExpression") else None,
+                make(one["messageExpression"], types.STRING) if one.get("messageExpression") else None,
                 one.get("reason") or "Invalid",
             )
             for one in spec.get("validations") or ()
         ],
+        [
+            (one["valueExpression"], make(one["valueExpression"], types.STRING, types.NULL))
+            for one in spec.get("auditAnnotations") or ()
+        ],
     )
 
 
-def _compile(text: str, names: Iterable[str], *, boolean: bool) -> Program | CelError:
-    try:
-        return _environment(boolean).compile(text)
-    except CelError as error:
-        return error
+class compiler:
+    """Compiles the expressions of one policy; a variable is known to those after it, by the type it turned out to
+    have."""
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        self._params = bool(spec.get("paramKind"))
+        self._types: dict[str, Type] | None = {} if spec.get("variables") else None
+        self.variables: dict[str, Compiled] = {}
+        for one in spec.get("variables") or ():
+            program = self(one["expression"])
+            self.variables[one["name"]] = program
+            assert self._types is not None
+            self._types[one["name"]] = types.DYN if isinstance(program, CelError) else program.type
+
+    def __call__(self, text: str, *results: Type) -> Compiled:
+        names = None if self._types is None else dict(self._types)
+        declared = Declared(params=self._params, authorizer=True, variables=names)
+        return compiled(text, declared, results, (authorizing.LIBRARY,))
 
 
-_environments: dict[bool, Environment] = {}
-
-
-def _environment(boolean: bool) -> Environment:
-    """What expressions of policies may name; objects are what their JSON is."""
-    if boolean not in _environments:
-        from drakkar.cel.libraries.catalog import libraries_for
-
-        variables = dict.fromkeys(_VARIABLES, cel_types.DYN)
-        variables["variables"] = cel_types.map_of(cel_types.STRING, cel_types.DYN)
-        _environments[boolean] = Environment(
-            libraries_for(37, includes=True), variables, result=(cel_types.BOOL,) if boolean else ()
-        )
-    return _environments[boolean]
-
-
-def _namespace(call: Call) -> Value | None:
-    if not call.row.namespaced:
+def _namespace(asked: Asked) -> Value | None:
+    """The namespace of the request as expressions see it; None for what is in none, and for namespaces themselves."""
+    if not asked.row.namespaced:
         return None
-    stored = call.server.store.collection("namespaces").get(call.info.namespace)
-    return stored.value if stored is not None else None
+    stored = asked.call.server.store.collection("namespaces").get(asked.namespace)
+    if stored is None:
+        return None
+    metadata = {name: part for name, part in stored.value["metadata"].items() if name not in _HIDDEN}
+    return {"metadata": metadata, **{name: stored.value[name] for name in ("spec", "status") if name in stored.value}}
 
 
-def _parameters(call: Call, kind: Mapping[str, Any], reference: Mapping[str, Any]) -> list[Value]:
-    """The parameter objects that a binding names or selects."""
+_HIDDEN: Final = ("managedFields", "ownerReferences", "selfLink")
+
+
+def _parameters(
+    asked: Asked, kind: Mapping[str, Any] | None, reference: Mapping[str, Any] | None
+) -> list[Value | None]:
+    """The parameter objects that a binding names or selects; one None where none are wanted. Raises
+    `ConfigurationError`."""
+    if kind is None or not reference:
+        return [None]
     group, _, version = str(kind.get("apiVersion", "")).rpartition("/")
-    row = next(
-        (
-            one
-            for one in call.server.registry.rows()
-            if (one.group, one.version, one.kind) == (group, version, kind.get("kind"))
-        ),
-        None,
-    )
+    rows = asked.call.server.registry.rows()
+    row = next((one for one in rows if (one.group, one.version, one.kind) == (group, version, kind.get("kind"))), None)
     if row is None:
-        return []
-    namespace = str(reference.get("namespace") or call.info.namespace or "")
-    collection = call.server.store.collection(row.collection)
+        told = f"&ParamKind{{APIVersion:{kind.get('apiVersion')},Kind:{kind.get('kind')},}}"
+        raise ConfigurationError(f"paramKind kind `{told}` not known")
+    namespace = str(reference.get("namespace") or "")
+    if not row.namespaced and namespace:
+        raise ConfigurationError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+    namespace = namespace or asked.namespace
+    if row.namespaced and not namespace:
+        raise ConfigurationError(
+            "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+        )
+    found = _chosen(asked, row, namespace, reference)
+    if not found and reference.get("parameterNotFoundAction") == "Deny":
+        raise ConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction")
+    return [asked_in(row, one) for one in found]
+
+
+def _chosen(asked: Asked, row: ApiResource, namespace: str, reference: Mapping[str, Any]) -> list[Value]:
+    collection = asked.call.server.store.collection(row.collection)
     if reference.get("name"):
         stored = collection.get(key_of(row, namespace, str(reference["name"])))
         return [stored.value] if stored is not None else []
     selector = LabelSelector.from_object(reference.get("selector") or {})
     found = collection.objects(f"{namespace}/" if row.namespaced and namespace else "")
     return [one.value for one in found if selector.matches(one.value["metadata"].get("labels") or {})]
+
+
+def asked_in(row: ApiResource, value: Value) -> Value:
+    """A stored object in the version of a row."""
+    from drakkar.cluster.apiserver.conversions import to_served
+
+    return to_served(row, value)

@@ -54,7 +54,8 @@ def _set_address(call: Call, obj: Value, spec: Value, before: Value) -> None:
 
 def _others(call: Call, obj: Value) -> list[Value]:
     name, namespace = obj["metadata"].get("name"), call.info.namespace
-    found = (stored.value for stored in call.server.store.collection("services").objects())
+    found = [stored.value for stored in call.server.store.collection("services").objects()]
+    found += call.server.admission.promised
     return [
         one["spec"] for one in found if (one["metadata"]["name"], one["metadata"]["namespace"]) != (name, namespace)
     ]

@@ -19,7 +19,7 @@ from drakkar.cluster.apiserver.calls import Answer, Call
 from drakkar.cluster.apiserver.paths import request_info, truth
 from drakkar.cluster.apiserver.server import ApiServer
 from drakkar.cluster.apiserver.serving.websockets import WebSocket
-from drakkar.cluster.apiserver.subresources.sessions import locate, locate_pod
+from drakkar.cluster.apiserver.subresources.sessions import admit, locate, locate_pod
 from drakkar.cluster.streams import ERROR, RESIZE, STDIN, ExecSession
 from drakkar.errors import DrakkarError
 from drakkar.kube.transport import ApiRequest
@@ -37,6 +37,7 @@ async def serve_stream(
     """Run the session; an answer if it is refused before the protocol is switched."""
     try:
         call = _call(server, request, repeated)
+        await admit(call)
         if call.info.subresource == "portforward":
             await _forward(call, accept)
             return None
@@ -99,6 +100,7 @@ def _call(server: ApiServer, request: ApiRequest, repeated: Mapping[str, list[st
         server.clock.now(),
         info,
         row,
+        row.subresource(info.subresource),
     )
 
 

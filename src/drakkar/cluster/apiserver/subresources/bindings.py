@@ -26,7 +26,9 @@ async def create(call: Call) -> Answer:
     name = call.name or metadata.get("name", "")
     if call.name and metadata.get("name", "") not in ("", call.name):
         raise statuses.bad_request("name in URL does not match name in Binding object")
-    target = binding.get("target") or {}
+    binding["metadata"] = metadata = {**metadata, "namespace": call.info.namespace}
+    binding = await call.server.admission.admit(call, "CREATE", binding)
+    metadata, target = binding.get("metadata") or {}, binding.get("target") or {}
     if target.get("kind", "") not in ("", "Node"):
         kind = target["kind"]
         raise statuses.internal(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from drakkar.cluster.apiserver import statuses
 from drakkar.cluster.apiserver.bodies import object_body, private
 from drakkar.cluster.apiserver.calls import Answer, Call
 from drakkar.cluster.apiserver.options import DeleteOptions, check_write
 from drakkar.cluster.apiserver.resources import ApiResource
-from drakkar.cluster.apiserver.verbs.deleting import delete_object
+from drakkar.cluster.apiserver.verbs.deleting import check_preconditions, delete_object
+from drakkar.cluster.store import StoredObject
 from drakkar.kube.selectors import LabelSelector
 
 Value = dict[str, Any]
@@ -25,6 +26,8 @@ async def create(call: Call) -> Answer:
     name = (eviction.get("metadata") or {}).get("name", "")
     if name != call.name:
         raise statuses.bad_request("name in URL does not match name in Eviction object")
+    eviction["metadata"] = {**eviction["metadata"], "namespace": call.info.namespace}
+    eviction = await call.server.admission.admit(call, "CREATE", eviction)
     existing = call.stored()
     pod = existing.value
     asked = eviction.get("deleteOptions") or {}
@@ -40,9 +43,39 @@ async def create(call: Call) -> Answer:
     if not _ends_anyway(pod):
         await _spend_budgets(call, pod)
         existing = call.stored()  # others had their turn while the budget was written
+    if not call.dry_run:
+        existing = await _mark_as_target(call, existing, options)
     await delete_object(call, existing, options)
     answer = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
     return Answer(201, answer, warnings=call.warnings)
+
+
+async def _mark_as_target(call: Call, existing: StoredObject, options: DeleteOptions) -> StoredObject:
+    """Say in the pod's status that it was evicted (KEP-3329), so that a Job need not count it as a failure."""
+    check_preconditions(call.row, existing.value, options)
+    pod = existing.value
+    status = pod.get("status") or {}
+    conditions = list(status.get("conditions") or ())
+    before = next((one for one in conditions if one.get("type") == _TARGET["type"]), None)
+    since = before["lastTransitionTime"] if before and before.get("status") == "True" else call.timestamp
+    after = {**(before or {"lastProbeTime": None}), **_TARGET, "lastTransitionTime": since}
+    if before == after:
+        return existing
+    conditions = [after if one is before else one for one in conditions] if before else [*conditions, after]
+    changed = {**pod, "status": {**status, "conditions": conditions}}
+    stored = call.server.store.update(call.collection.name, existing.key, changed)
+    await call.server.store.durable(stored.version)
+    if options.version is not None:
+        options.version = str(stored.version)
+    return call.stored()
+
+
+_TARGET: Final = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "EvictionByEvictionAPI",
+    "message": "Eviction API: evicting",
+}
 
 
 def _ends_anyway(pod: Value) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from drakkar.cluster.apiserver import statuses
 from drakkar.cluster.apiserver.bodies import object_body
 from drakkar.cluster.apiserver.calls import Answer, Call
 from drakkar.cluster.apiserver.kinds import behaviour
@@ -21,7 +22,12 @@ async def update(call: Call) -> Answer:
     old = existing.value
     carry_over(body, old)
     body["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-    obj = behaviour(call.row).prepare_update(with_managed_fields(call, old, body), old, "finalize")
+    admission = call.server.admission
+    body = await admission.change(call, "UPDATE", with_managed_fields(call, old, body), old) or body
+    obj = behaviour(call.row).prepare_update(body, old, "finalize")
+    await admission.judge(call, "UPDATE", obj, old)
+    if call.collection.get(existing.key) is not existing:
+        raise statuses.modified(call.row.group, call.row.plural, call.name)
     if call.dry_run:
         return shown(call, StoredObject(existing.key, existing.version, obj))
     if obj == existing.value and not obj["metadata"].get("deletionTimestamp"):

@@ -90,7 +90,7 @@ def node_of(call: Call, pod: dict[str, Any]) -> NodeStreams | None:
     node = call.server.node(name)
     if node is None:
         if call.server.store.collection("nodes").get(name) is None:
-            raise statuses.not_found("", "nodes", name)
+            raise statuses.not_found("", "pods", name)  # the registry names what the request is about
         raise _unreachable(call, name)
     return node
 

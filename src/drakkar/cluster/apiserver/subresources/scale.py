@@ -12,7 +12,7 @@ from drakkar.cluster.apiserver.kinds import behaviour
 from drakkar.cluster.apiserver.negotiation import YAML
 from drakkar.cluster.apiserver.options import check_write
 from drakkar.cluster.apiserver.resources import ApiResource
-from drakkar.cluster.apiserver.verbs.updating import APPLY, MERGE, PATCH_TYPES, check_name, replace
+from drakkar.cluster.apiserver.verbs.updating import APPLY, MERGE, PATCH_TYPES, check_name, replace, until_settled
 from drakkar.kube.selectors import LabelSelector
 
 Value = dict[str, Any]
@@ -28,19 +28,28 @@ def get(call: Call) -> Answer:
 async def update(call: Call) -> Answer:
     """Set the replicas."""
     check_write(call, "UpdateOptions")
-    scale = object_body(call, ROW)
-    check_name(call, scale)
-    return await _set(call, scale)
+
+    async def attempt(call: Call) -> Answer:
+        scale = object_body(call, ROW)
+        check_name(call, scale)
+        return await _set(call, scale)
+
+    return await until_settled(call, attempt)
 
 
 async def patch(call: Call) -> Answer:
     """Patch the Scale, then set the replicas."""
-    from drakkar.cluster.machinery import patching
-
     check_write(call, "PatchOptions")
     form = media_type(call)
     if form not in PATCH_TYPES:
         raise statuses.unsupported_patch()
+    return await until_settled(call, _patch)
+
+
+async def _patch(call: Call) -> Answer:
+    from drakkar.cluster.machinery import patching
+
+    form = media_type(call)
     scale = scale_of(call.stored().value, _paths(call))
     body = bytes(call.body) if isinstance(call.body, bytes | bytearray) else private(call.body)
     if form == APPLY:  # an applied Scale has one field that can be owned: merging says the same
@@ -54,6 +63,11 @@ async def patch(call: Call) -> Answer:
 
 async def _set(call: Call, scale: Value) -> Answer:
     existing = call.stored()
+    paths, admission = _paths(call), call.server.admission
+    shown = scale_of(existing.value, paths)
+    if call.row.namespaced:
+        scale["metadata"] = {**(scale.get("metadata") or {}), "namespace": call.info.namespace}
+    scale = await admission.change(call, "UPDATE", scale, shown) or scale
     replicas = (scale.get("spec") or {}).get("replicas") or 0
     if not isinstance(replicas, int) or replicas < 0:
         message = f"Invalid value: {replicas}: must be greater than or equal to 0"
@@ -88,8 +102,12 @@ async def _set(call: Call, scale: Value) -> Answer:
         if owners
         else {key: part for key, part in metadata.items() if key != "managedFields"}
     )
+
     # A scale writes the spec: the kind's strategy sees an ordinary update, managed fields the subresource.
-    stored = await replace(call, existing, obj, managed=False)
+    async def judge(changed: Value) -> None:
+        await admission.judge(call, "UPDATE", scale_of(changed, paths), shown)
+
+    stored = await replace(call, existing, obj, managed=False, judge=judge)
     return answers.value(call, scale_of(stored.value, _paths(call)))
 
 

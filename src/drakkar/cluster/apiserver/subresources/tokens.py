@@ -24,7 +24,14 @@ async def create(call: Call) -> Answer:
     """Answers the request with its token filled in."""
     check_write(call, "CreateOptions")
     request = object_body(call, ROW)
+    given = {**(request.get("metadata") or {}), "namespace": call.info.namespace}
+    admission = call.server.admission
+    request = await admission.change(call, "CREATE", {**request, "metadata": given}) or request
     account = call.stored().value["metadata"]
+    request = {**request, "spec": {**(request.get("spec") or {})}}
+    request["spec"]["audiences"] = request["spec"].get("audiences") or [ISSUER]
+    made = {"name": call.name, "uid": account["uid"], "creationTimestamp": call.timestamp}
+    await admission.judge(call, "CREATE", {**request, "metadata": {**given, **made}})
     spec = {**(request.get("spec") or {})}
     seconds = spec.get("expirationSeconds") or DEFAULT
     if not SHORTEST <= seconds <= LONGEST:
@@ -45,7 +52,8 @@ async def create(call: Call) -> Answer:
         audiences=spec["audiences"],
         bound=_bound(call, spec.get("boundObjectRef")),
     )
-    metadata = {"name": call.name, "namespace": call.info.namespace, "creationTimestamp": call.timestamp}
+    metadata = {"name": call.name, "namespace": call.info.namespace}
+    metadata |= {"uid": account["uid"], "creationTimestamp": call.timestamp}
     answer = {
         "kind": "TokenRequest",
         "apiVersion": "authentication.k8s.io/v1",

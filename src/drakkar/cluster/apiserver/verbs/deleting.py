@@ -32,7 +32,10 @@ async def delete(call: Call) -> Answer:
     options = delete_options(call)
     call.dry_run = options.dry_run
     existing = call.stored()
-    call.server.admission.validate(call, "DELETE", None, existing.value)
+    if call.row.collection == "namespaces" and options.uid is None:  # its own strategy asks for this very namespace
+        wanted = {"preconditions": {"uid": existing.value["metadata"]["uid"]}}
+        call.delete_options = {**(call.delete_options or {}), **wanted}
+    existing = await _allowed(call, existing)
     left, gone = await delete_object(call, existing, options)
     if gone and not call.row.shows_deleted:
         metadata = left.value["metadata"]
@@ -57,14 +60,32 @@ async def delete_collection(call: Call) -> Answer:
     for stored in found[: limit or None]:
         current = call.collection.get(stored.key)
         if current is not None:
+            current = await _allowed(call, current, name="")
             await delete_object(call, current, options)
     return answers.many(call, found, {"resourceVersion": str(version)})
+
+
+async def _allowed(call: Call, existing: StoredObject, *, name: str | None = None) -> StoredObject:
+    """The object as it is once nobody objects to its deletion. Raises `StatusError`; 404 if it went meanwhile."""
+    admission = call.server.admission
+    if not (admission.asks_to_mutate or admission.asks_to_validate):
+        admission.validate(call, "DELETE", None, existing.value, name=name)
+        return existing
+    while True:
+        await admission.admit_deletion(call, existing.value, name=name)
+        current = call.collection.get(existing.key)
+        if current is existing:
+            return existing
+        if current is None:
+            metadata = existing.value["metadata"]
+            raise statuses.not_found(call.row.group, call.row.plural, metadata["name"])
+        existing = current
 
 
 async def delete_object(call: Call, existing: StoredObject, options: DeleteOptions) -> tuple[StoredObject, bool]:
     """Delete or mark one object; the answer is its last state and whether it is gone. Raises `StatusError` 409."""
     row, old = call.row, existing.value
-    _check_preconditions(row, old, options)
+    check_preconditions(row, old, options)
     metadata = {**old["metadata"]}
     _set_propagation(metadata, options.policy or ("Orphan" if row.orphans else ""))
     if row.orphans and not options.policy and (row.group, row.plural) == ("batch", "jobs"):
@@ -86,9 +107,18 @@ async def delete_object(call: Call, existing: StoredObject, options: DeleteOptio
         elif metadata == old["metadata"]:
             return existing, False
         return await _keep(call, existing, {**old, "metadata": metadata}), False
-    if call.dry_run:
-        return existing, True
-    return await _remove(call, existing), True
+    if dying and metadata.get("deletionGracePeriodSeconds"):
+        _mark(call, metadata, 0)  # a pod that was to have some time is shown as one that has none
+    left = existing if call.dry_run else await _remove(call, existing)
+    if dying:
+        shown = {**left.value["metadata"], **_ending(metadata)}
+        left = StoredObject(left.key, left.version, {**left.value, "metadata": shown})
+    return left, True
+
+
+def _ending(metadata: dict[str, Any]) -> dict[str, Any]:
+    names = ("deletionTimestamp", "deletionGracePeriodSeconds")
+    return {name: metadata[name] for name in names if name in metadata}
 
 
 async def finish_deletion(call: Call, existing: StoredObject, obj: dict[str, Any]) -> StoredObject:
@@ -108,7 +138,8 @@ def may_vanish(row: ApiResource, obj: dict[str, Any]) -> bool:
     return True
 
 
-def _check_preconditions(row: ApiResource, old: dict[str, Any], options: DeleteOptions) -> None:
+def check_preconditions(row: ApiResource, old: dict[str, Any], options: DeleteOptions) -> None:
+    """Raises `StatusError` 409 unless the object is the one that the options name."""
     metadata = old["metadata"]
     title = f"{row.kind}.{row.group}" if row.group else row.kind
     for wanted, field, word, hint in (

@@ -7,6 +7,7 @@ finalizer of a dying object deletes it.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from drakkar.cluster.apiserver import answers, statuses
@@ -24,12 +25,17 @@ from drakkar.cluster.store import StoredObject
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
+_ATTEMPTS: Final = 5
 PATCH_TYPES: Final = ("application/json-patch+json", MERGE, STRATEGIC, APPLY)
 
 
 async def update(call: Call) -> Answer:
     """PUT: replace the object or its subresource; 201 where a PUT may create."""
     check_write(call, "UpdateOptions")
+    return await until_settled(call, _update)
+
+
+async def _update(call: Call) -> Answer:
     existing = call.collection.get(call.key())
     obj = object_body(call, known=existing.value if existing is not None else None)
     check_name(call, obj)
@@ -47,8 +53,10 @@ async def patch(call: Call) -> Answer:
         raise statuses.unsupported_patch()
     check_size(call.body)
     check_write(call, "PatchOptions", apply=form == APPLY)
-    if form == APPLY:
-        return await _apply(call)
+    return await until_settled(call, _apply if form == APPLY else _patch)
+
+
+async def _patch(call: Call) -> Answer:
     existing = call.stored()
     current = to_served(call.row, existing.value)
     changed = patched(call, current)
@@ -69,6 +77,21 @@ async def _apply(call: Call) -> Answer:
         stored = await create_object(call, obj, managed=False)
         return created(call, stored)
     return shown(call, await replace(call, existing, obj, managed=False))
+
+
+class OvertakenError(Exception):
+    """While webhooks were asked, somebody else wrote the object."""
+
+
+async def until_settled(call: Call, attempt: Callable[[Call], Awaitable[Answer]]) -> Answer:
+    """Try again from the object as it is now, as often as it is overtaken (`GuaranteedUpdate`)."""
+    told = len(call.warnings)
+    for _ in range(_ATTEMPTS):
+        try:
+            return await attempt(call)
+        except OvertakenError:
+            del call.warnings[told:]
+    raise statuses.modified(call.row.group, call.row.plural, call.name)
 
 
 def shown(call: Call, stored: StoredObject) -> Answer:
@@ -94,22 +117,47 @@ def check_name(call: Call, obj: dict[str, Any]) -> None:
         )
 
 
-async def replace(call: Call, existing: StoredObject, obj: dict[str, Any], *, managed: bool = True) -> StoredObject:
-    """Store `obj` (stored version, defaulted, private) in place of `existing`; raises `StatusError`."""
+async def replace(
+    call: Call,
+    existing: StoredObject,
+    obj: dict[str, Any],
+    *,
+    managed: bool = True,
+    judge: Callable[[dict[str, Any]], Awaitable[None]] | None = None,
+) -> StoredObject:
+    """Store `obj` (stored version, defaulted, private) in place of `existing`; raises `StatusError`.
+
+    `judge` takes the place of policies and webhooks, for a subresource with a kind of its own. Raises `OvertakenError`
+    if somebody else wrote the object while webhooks were asked.
+    """
     kind = stored_behaviour(call.row)
     subresource = call.subresource.name if call.subresource is not None else ""
     old = existing.value
     check_versions(call, existing, obj)
-    carry_over(obj, old)
-    obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+    admission = call.server.admission
+    asks = admission.asks_to_mutate and judge is None
+    if not asks:
+        _keep_system_fields(obj, old)
+    elif call.row.namespaced:
+        obj["metadata"]["namespace"] = call.info.namespace
     if managed:
         obj = with_managed_fields(call, old, obj)
-    obj = call.server.admission.mutate(call, "UPDATE", obj, old)
+    obj = admission.mutate(call, "UPDATE", obj, old)
+    if asks:  # webhooks see the object as it was sent
+        obj = await admission.ask_to_mutate(call, "UPDATE", obj, old)
+        _keep_system_fields(obj, old)
     obj = kind.prepare_update(obj, old, subresource)
-    checked = call.server.admission.field_errors(call, "UPDATE", obj, old)
+    checked = admission.field_errors(call, "UPDATE", obj, old)
     raise_invalid(call, obj, [*checked, *kind.validate_update(obj, old, subresource)])
     call.warnings += kind.warnings(obj, old)
-    call.server.admission.validate(call, "UPDATE", obj, old)
+    if judge is not None:
+        await judge(obj)
+    elif admission.asks_to_validate:
+        await admission.ask_to_validate(call, "UPDATE", obj, old)
+    else:
+        admission.validate(call, "UPDATE", obj, old)
+    if call.collection.get(existing.key) is not existing:
+        raise OvertakenError
     if obj == old:
         return existing
     if call.dry_run:
@@ -162,6 +210,11 @@ def _unconditional(call: Call) -> statuses.StatusError:
     return statuses.StatusError(
         statuses.status(422, f'{title} "{call.name}" is invalid: metadata.resourceVersion: {message}', details=details)
     )
+
+
+def _keep_system_fields(obj: dict[str, Any], old: dict[str, Any]) -> None:
+    carry_over(obj, old)
+    obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
 
 
 _KEPT: Final = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "namespace")

@@ -20,6 +20,8 @@ class PatchError(ValueError):
         self.code = code
         self.reason = reason
         self.details = details
+        self.why = message
+        """What the library says; clients that patch do not hear it, authors of webhooks do."""
 
     @classmethod
     def bad_request(cls, message: str) -> PatchError:
@@ -27,10 +29,12 @@ class PatchError(ValueError):
         return cls(message, 400, "BadRequest")
 
     @classmethod
-    def rejected(cls) -> PatchError:
+    def rejected(cls, why: str = "") -> PatchError:
         """422: the patch does not apply to the object."""
         message = "the server rejected our request due to an error in our request"
-        return cls(message, 422, "Invalid", {})
+        error = cls(message, 422, "Invalid", {})
+        error.why = why or message
+        return error
 
     @classmethod
     def invalid(cls, value: Any, detail: str) -> PatchError:

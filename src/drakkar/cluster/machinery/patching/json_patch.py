@@ -7,7 +7,7 @@ first slash is ignored. Objects are copied along the paths that change only.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from drakkar.cluster.machinery.patching.errors import PatchError
@@ -16,6 +16,14 @@ __all__ = ["json_patch"]
 
 MAX_OPERATIONS: Final = 10_000
 _INDEX: Final = re.compile(r"[+-]?\d+", re.ASCII)
+
+
+class _NowhereError(Exception):
+    """What the path goes through is not there."""
+
+
+class _UnfitError(Exception):
+    """The container is there, but not such a key or index."""
 
 
 def json_patch(obj: Any, operations: Sequence[Any]) -> Any:
@@ -35,53 +43,90 @@ def json_patch(obj: Any, operations: Sequence[Any]) -> Any:
 
 def _apply(obj: Any, operation: dict[str, Any]) -> Any:
     name, path = operation.get("op"), operation.get("path")
+    apply = _OPERATIONS.get(name) if isinstance(name, str) else None
+    if apply is None:
+        raise PatchError.rejected(f"Unexpected kind: {name or 'unknown'}")
     if not isinstance(path, str):
-        raise PatchError.rejected()
-    if path == "" and name in ("replace", "test"):
-        return _whole(obj, name, operation.get("value"))
-    if name == "add":
-        return _add(obj, _parts(path), operation.get("value"))
-    if name == "replace":
-        return _replace(obj, _parts(path), operation.get("value"))
-    if name == "remove":
-        return _remove(obj, _parts(path))
-    if name == "test":
-        found, value = _find(obj, _parts(path))
-        if (found or operation.get("value") is not None) and not _equal(value, operation.get("value")):
-            raise PatchError.rejected()
-        return obj
-    if name in ("move", "copy") and isinstance(operation.get("from"), str):
-        source = _parts(operation["from"])
-        found, value = _find(obj, source)
-        if not found:
-            raise PatchError.rejected()
-        return _add(_remove(obj, source) if name == "move" else obj, _parts(path), value)
-    raise PatchError.rejected()
+        raise PatchError.rejected(f"{name} operation failed to decode path: missing value")
+    try:
+        return apply(obj, operation, path)
+    except _NowhereError:
+        where = _MISSING[str(name)].format(path)
+        raise PatchError.rejected(f"{name} operation does not apply: {where}: missing value") from None
+    except _UnfitError as error:
+        raise PatchError.rejected(f"error in {name} for path: '{path}': {error}") from None
+
+
+_MISSING: Final = {
+    "add": 'doc is missing path: "{}"',
+    "remove": 'doc is missing path: "{}"',
+    "replace": "doc is missing path: {}",
+    "test": "is missing path: {}",
+    "move": "doc is missing from path: {}",
+    "copy": "doc is missing from path: {}",
+}
+
+
+def _tested(obj: Any, operation: dict[str, Any], path: str) -> Any:
+    wanted = operation.get("value")
+    if path == "":
+        return _whole(obj, "test", wanted)
+    found, value = _find(obj, _parts(path))
+    if (found or wanted is not None) and not _equal(value, wanted):
+        raise PatchError.rejected(f"testing value {path} failed: test failed")
+    return obj
+
+
+def _transferred(obj: Any, operation: dict[str, Any], path: str) -> Any:
+    if not isinstance(operation.get("from"), str):
+        raise PatchError.rejected(f"{operation['op']} operation failed to decode from: missing value")
+    source = _parts(operation["from"])
+    found, value = _find(obj, source)
+    if not found:
+        raise _NowhereError
+    return _add(_remove(obj, source) if operation["op"] == "move" else obj, _parts(path), value)
+
+
+def _replaced(obj: Any, operation: dict[str, Any], path: str) -> Any:
+    if path == "":
+        return _whole(obj, "replace", operation.get("value"))
+    return _replace(obj, _parts(path), operation.get("value"))
+
+
+_OPERATIONS: Final[dict[str, Callable[[Any, dict[str, Any], str], Any]]] = {
+    "add": lambda obj, operation, path: _add(obj, _parts(path), operation.get("value")),
+    "remove": lambda obj, operation, path: _remove(obj, _parts(path)),
+    "replace": _replaced,
+    "test": _tested,
+    "move": _transferred,
+    "copy": _transferred,
+}
 
 
 def _whole(obj: Any, name: str, value: Any) -> Any:
     """The empty path, which only these two operations know: the document itself."""
     if not isinstance(value, dict | list) or (name == "test" and not _equal(obj, value)):
-        raise PatchError.rejected()
+        raise PatchError.rejected(f"testing value  failed: {name} failed")
     return value if name == "replace" else obj
 
 
 def _parts(path: str) -> list[str]:
     parts = path.split("/")[1:]
     if not parts:
-        raise PatchError.rejected()
+        raise _NowhereError
     return [part.replace("~1", "/").replace("~0", "~") for part in parts]
 
 
 def _position(items: list[Any], key: str, *, last: int) -> int:
-    """The index that `key` names, at most `last`; negative ones count from the end."""
+    """The index that `key` names, at most `last`; negative ones count from the end. Raises `_UnfitError`."""
     if not _INDEX.fullmatch(key):
-        raise PatchError.rejected()
-    index = int(key)
+        why = f'strconv.Atoi: parsing "{key}": invalid syntax'
+        raise _UnfitError(f"value was not a proper array index: '{key}': {why}")
+    given = index = int(key)
     if index < 0:
         index += last + 1
     if not 0 <= index <= last:
-        raise PatchError.rejected()
+        raise _UnfitError(f"Unable to access invalid index: {given}: invalid index referenced")
     return index
 
 
@@ -92,12 +137,12 @@ def _find(obj: Any, parts: list[str]) -> tuple[bool, Any]:
             if part not in obj:
                 if depth == len(parts) - 1:
                     return False, None
-                raise PatchError.rejected()
+                raise _NowhereError
             obj = obj[part]
         elif isinstance(obj, list):
             obj = obj[_position(obj, part, last=len(obj) - 1)]
         else:
-            raise PatchError.rejected()
+            raise _NowhereError
     return True, obj
 
 
@@ -106,16 +151,19 @@ def _change(obj: Any, parts: list[str], change: Any) -> Any:
     part = parts[0]
     copy: Any = dict(obj) if isinstance(obj, dict) else list(obj) if isinstance(obj, list) else None
     if copy is None:
-        raise PatchError.rejected()
+        raise _NowhereError
     if len(parts) == 1:
         change(copy, part)
         return copy
     if isinstance(copy, dict):
         if not isinstance(copy.get(part), dict | list):
-            raise PatchError.rejected()
+            raise _NowhereError
         copy[part] = _change(copy[part], parts[1:], change)
     else:
-        index = _position(copy, part, last=len(copy) - 1)
+        try:
+            index = _position(copy, part, last=len(copy) - 1)
+        except _UnfitError:
+            raise _NowhereError from None
         copy[index] = _change(copy[index], parts[1:], change)
     return copy
 
@@ -146,7 +194,7 @@ def _remove(obj: Any, parts: list[str]) -> Any:
     def remove(container: Any, key: str) -> None:
         if isinstance(container, dict):
             if key not in container:
-                raise PatchError.rejected()
+                raise _UnfitError(f"Unable to remove nonexistent key: {key}: missing value")
             del container[key]
         else:
             del container[_position(container, key, last=len(container) - 1)]

@@ -25,6 +25,7 @@ _FAMILIES: Final = {
     "": "core",
     "apps": "workloads",
     "batch": "jobs",
+    "admissionregistration.k8s.io": "admission",
     "apiextensions.k8s.io": "policies",
     "coordination.k8s.io": "policies",
     "node.k8s.io": "policies",

@@ -1,0 +1,188 @@
+"""What is wrong with webhook configurations, and with the rules that policies share with them.
+
+Texts and their order are those of `pkg/apis/admissionregistration/validation`. Expressions are compiled here: a
+condition that cannot be evaluated is refused when it is written, not when it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from drakkar.api import names
+from drakkar.api.fields import FieldError, duplicate, invalid, not_supported, quote, required
+from drakkar.cel.libraries.url import URLProblem, parse_reference
+from drakkar.cluster.machinery.validation import admission_policies, values
+from drakkar.cluster.machinery.validation.admission_rules import check_conditions, check_rule
+
+__all__ = ["CREATE", "UPDATE"]
+
+Json = Mapping[str, Any]
+Found = list[FieldError]
+REVIEW_VERSIONS: Final = ("v1", "v1beta1")
+STATIC_SUFFIX: Final = ".static.k8s.io"
+_NO_EFFECTS: Final = ("None", "NoneOnDryRun")
+_EFFECTS: Final = ("None", "NoneOnDryRun", "Some", "Unknown")
+_CHOICES: Final = (("failurePolicy", ("Fail", "Ignore")), ("matchPolicy", ("Equivalent", "Exact")))
+_MOST_SEGMENTS: Final = 3
+
+
+def _created(obj: Json) -> Found:
+    found = _configuration(obj, None)
+    name = (obj.get("metadata") or {}).get("name") or ""
+    if name.endswith(STATIC_SUFFIX):
+        detail = (
+            f'names ending with "{STATIC_SUFFIX}" are reserved for static manifest-based configurations and cannot be'
+            " managed via the API"
+        )
+        found.append(invalid("metadata.name", name, detail))
+    return found
+
+
+def _updated(new: Json, old: Json) -> Found:
+    return _configuration(new, old)
+
+
+def _configuration(obj: Json, old: Json | None) -> Found:
+    """Webhooks of either kind. What was wrong already in `old` may stay."""
+    hooks, before = obj.get("webhooks") or (), (old or {}).get("webhooks") or ()
+    effects = _NO_EFFECTS if all(one.get("sideEffects") in _NO_EFFECTS for one in before) else _EFFECTS
+    recognised = all(_recognised(one) or not one.get("admissionReviewVersions") for one in before)
+    unique = len({one.get("name") for one in before}) == len(before)
+    conditions = old is None or [one.get("matchConditions") for one in hooks] != [
+        one.get("matchConditions") for one in before
+    ]
+    seen: set[str] = set()
+    found: Found = []
+    for index, hook in enumerate(hooks):
+        path = f"webhooks[{index}]"
+        found += _webhook(hook, path, effects, conditions=conditions)
+        found += _review_versions(hook, f"{path}.admissionReviewVersions", recognised=recognised)
+        name = hook.get("name") or ""
+        if unique and name:
+            if name in seen:
+                found.append(duplicate(f"{path}.name", name))
+            seen.add(name)
+    return found
+
+
+def _webhook(hook: Json, path: str, effects: Sequence[str], *, conditions: bool) -> Found:
+    found = _qualified_name(hook.get("name") or "", f"{path}.name")
+    for index, rule in enumerate(hook.get("rules") or ()):
+        found += check_rule(rule, f"{path}.rules[{index}]")
+    for name, allowed in _CHOICES:
+        if hook.get(name) is not None and hook[name] not in allowed:
+            found.append(not_supported(f"{path}.{name}", hook[name], allowed))
+    effect = hook.get("sideEffects")
+    if effect is None:
+        found.append(required(f"{path}.sideEffects", f"must specify one of {', '.join(effects)}"))
+    elif effect not in effects:
+        found.append(not_supported(f"{path}.sideEffects", effect, effects))
+    seconds = hook.get("timeoutSeconds")
+    if seconds is not None and not 1 <= seconds <= 30:
+        found.append(invalid(f"{path}.timeoutSeconds", seconds, "the timeout value must be between 1 and 30 seconds"))
+    for name in ("namespaceSelector", "objectSelector"):
+        found += values.check_label_selector(hook.get(name), f"{path}.{name}")
+    policy = hook.get("reinvocationPolicy")
+    if policy is not None and policy not in ("IfNeeded", "Never"):
+        found.append(not_supported(f"{path}.reinvocationPolicy", policy, ("IfNeeded", "Never")))
+    found += _client(hook.get("clientConfig") or {}, f"{path}.clientConfig")
+    if conditions:
+        found += check_conditions(hook.get("matchConditions") or (), f"{path}.matchConditions")
+    return found
+
+
+def _qualified_name(name: str, path: str) -> Found:
+    if not name:
+        return [required(path)]
+    complaints = names.dns_subdomain(name)
+    if complaints:
+        return [invalid(path, name, ",".join(complaints))]
+    if name.count(".") < _MOST_SEGMENTS - 1:
+        return [invalid(path, name, "should be a domain with at least three segments separated by dots")]
+    return []
+
+
+def _recognised(hook: Json) -> bool:
+    return any(version in REVIEW_VERSIONS for version in hook.get("admissionReviewVersions") or ())
+
+
+def _review_versions(hook: Json, path: str, *, recognised: bool) -> Found:
+    versions = hook.get("admissionReviewVersions") or []
+    if not versions:
+        return [required(path, f"must specify one of {', '.join(REVIEW_VERSIONS)}")]
+    found: Found = []
+    for index, version in enumerate(versions):
+        if version in versions[:index]:
+            found.append(invalid(f"{path}[{index}]", version, "duplicate version"))
+            continue
+        found += [invalid(f"{path}[{index}]", version, text) for text in names.dns_1035_label(version)]
+    if recognised and not _recognised(hook):
+        found.append(invalid(path, versions, f"must include at least one of {', '.join(REVIEW_VERSIONS)}"))
+    return found
+
+
+def _client(config: Json, path: str) -> Found:
+    url, service = config.get("url"), config.get("service")
+    if (url is None) == (service is None):
+        return [required(path, "exactly one of url or service is required")]
+    if url is not None:
+        return check_webhook_url(url, f"{path}.url")
+    return check_webhook_service(service or {}, f"{path}.service")
+
+
+def check_webhook_url(url: str, path: str) -> Found:
+    """A URL by which a webhook is called."""
+    form = "; desired format: https://host[/path]"
+    try:
+        parts = parse_reference(url)
+    except URLProblem as problem:
+        return [required(path, f"url must be a valid URL: parse {quote(url)}: {problem}{form}")]
+    found: Found = []
+    if parts.scheme != "https":
+        found.append(invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{form}"))
+    if not parts.host:
+        found.append(invalid(path, parts.host, f"host must be specified{form}"))
+    if parts.user:
+        found.append(invalid(path, parts.user.removesuffix("@"), "user information is not permitted in the URL"))
+    if parts.fragment:
+        found.append(invalid(path, parts.fragment, "fragments are not permitted in the URL"))
+    if parts.query:
+        found.append(invalid(path, parts.query, "query parameters are not permitted in the URL"))
+    return found
+
+
+def check_webhook_service(service: Json, path: str) -> Found:
+    """A service behind which a webhook is."""
+    found = [required(f"{path}.{name}") for name in ("name", "namespace") if not service.get(name)]
+    port = service.get("port") or 0
+    if not 1 <= port <= 65535:
+        found.append(invalid(f"{path}.port", port, "port is not valid: must be between 1 and 65535, inclusive"))
+    return found + _service_path(service.get("path"), f"{path}.path")
+
+
+def _service_path(url_path: str | None, path: str) -> Found:
+    if url_path in (None, "", "/"):
+        return []
+    assert url_path is not None
+    if url_path == "//":
+        return [invalid(path, url_path, "segment[0] may not be empty")]
+    found = [] if url_path.startswith("/") else [invalid(path, url_path, "must start with a '/'")]
+    for index, step in enumerate(url_path[1:].removesuffix("/").split("/")):
+        if not step:
+            found.append(invalid(path, url_path, f"segment[{index}] may not be empty"))
+            continue
+        found += [invalid(path, url_path, f"segment[{index}]: {text}") for text in names.dns_subdomain(step)]
+    return found
+
+
+CREATE: Final[dict[str, Callable[[Json], Found]]] = {
+    "MutatingWebhookConfiguration": _created,
+    "ValidatingWebhookConfiguration": _created,
+    **admission_policies.CREATE,
+}
+UPDATE: Final[dict[tuple[str, str], Callable[[Json, Json], Found]]] = {
+    ("MutatingWebhookConfiguration", ""): _updated,
+    ("ValidatingWebhookConfiguration", ""): _updated,
+    **admission_policies.UPDATE,
+}
