@@ -40,7 +40,7 @@ LITERALS: Final[dict[str, tuple[str, ...]]] = {
     "kubernetes.Quantity": ("quantity('80Gi')", "quantity('1500m')", "quantity('-2')", "quantity('1e3')"),
     "kubernetes.Semver": ("semver('1.2.3')", "semver('2.0.0-rc.1+b')", "semver('v1.2', true)"),
     "kubernetes.URL": ("url('https://h:80/p?q=1')", "url('/path')"),
-    "kubernetes.NamedFormat": ("format.dns1123Label().value()", "format.uuid().value()"),
+    "kubernetes.NamedFormat": ("format.dns1123Label()", "format.uuid().value()"),
     "net.IP": ("ip('10.0.0.1')", "ip('fe80::1')", "ip('127.0.0.1')"),
     "net.CIDR": ("cidr('10.0.0.0/8')", "cidr('fe80::/64')"),
     "null": ("null",),

@@ -76,6 +76,7 @@ TIMESTAMPS: Final = tuple(
     )
 )  # fmt: skip
 
+# No exponents of nine digits: upstream writes such numbers out, for minutes.
 _SUFFIXES: Final = (
     "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e0", "e1", "E3", "e-3",
     "e+6", "e18",
@@ -89,8 +90,8 @@ _NUMBERS: Final = (
 )  # fmt: skip
 QUANTITY_TEXTS: Final = (
     *dict.fromkeys(number + suffix for number, suffix in product(_NUMBERS, _SUFFIXES)),
-    "1e", "1ee3", "1e2147483647", "1e-2147483648", "1e2147483648", "1e4294967296", "1e9223372036854775807",
-    "1e9223372036854775808", "0e2147483647", "1e309", "1e-400", "1K", "1ki", "1 ", " 1", "1 Gi", "1,5", "0x10",
+    "1e", "1ee3", "1e400", "1e-400", "1e2147483648e", "1e4294967296",
+    "1e9223372036854775808", "1e309", "1e1000", "1K", "1ki", "1 ", " 1", "1 Gi", "1,5", "0x10",
     "1_000", "١",
     "1Gi1", "1GiB", "--1", "+-1", "1.2.3", "e3", "Inf", "NaN", "1mm", "1e1.5", "1e+", "1e+-3", "-", "+", "-.", "1i",
 )  # fmt: skip
@@ -207,7 +208,7 @@ FORMATS: Final = (
     "dns1123Label", "dns1123Subdomain", "dns1035Label", "qualifiedName", "dns1123LabelPrefix", "dns1123SubdomainPrefix",
     "dns1035LabelPrefix", "labelValue", "uri", "uuid", "byte", "date", "datetime",
 )  # fmt: skip
-NAMED_FORMATS: Final = tuple(f"format.{name}().value()" for name in FORMATS)
+NAMED_FORMATS: Final = tuple(f"format.{name}()" for name in FORMATS)
 FORMAT_TEXTS: Final = (
     "", "a", "A", "a-b", "-a", "a-", "a.b", "a..b", ".a", "1a", "1", "a" * 63, "a" * 64, "a" * 253, "a" * 254,
     "a/b", "a.b/c", "/a", "a/", "a/b/c", "a_b",
@@ -402,7 +403,7 @@ BASES: Final[dict[str, str]] = {
     "duration": "duration('90s')",
     "timestamp": "timestamp('2024-02-29T12:00:00Z')", "kubernetes.Quantity": "quantity('80Gi')",
     "kubernetes.Semver": "semver('1.2.3')",
-    "kubernetes.URL": "url('https://h:80/p?q=1')", "kubernetes.NamedFormat": "format.uuid().value()",
+    "kubernetes.URL": "url('https://h:80/p?q=1')", "kubernetes.NamedFormat": "format.uuid()",
     "net.IP": "ip('10.0.0.1')", "net.CIDR": "cidr('10.0.0.0/8')",
     "list": "[1, 2]", "map": "{'a': 1}", "optional_type": "optional.of(1)", "type": "int",
 }  # fmt: skip

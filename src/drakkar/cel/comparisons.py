@@ -15,12 +15,16 @@ from drakkar.cel.libraries.regex import Pattern, compile_pattern, pattern_price
 from drakkar.cel.signatures import Price
 from drakkar.cel.steps import Body, Frame, LimitReached, Step, charged
 from drakkar.cel.values import (
+    INT_MAX,
+    INT_MIN,
     NO_SUCH_OVERLOAD,
-    UNHASHABLE,
+    UINT_MAX,
     Failure,
     KeyedMap,
     OpaqueValue,
-    Panic,
+    TypeValue,
+    UInt,
+    check_hashable,
     equal,
     is_ordered,
     key_in,
@@ -148,8 +152,7 @@ def _ordered(a: Any, b: Any, test: Callable[[Any, Any], bool], function: str) ->
 
 def constant_membership(value: Step, items: list[Any]) -> Step:
     """`x in [constants]`: one set lookup, free of charge."""
-    known = {key_of(item): True for item in items}
-    known.update({int(item): True for item in items if type(item) is float and item.is_integer()})
+    known = {key_of(other) for item in items for other in (item, *_other_numbers(item))}
     compute = value.body
 
     def body(frame: Frame) -> Any:
@@ -159,11 +162,24 @@ def constant_membership(value: Step, items: list[Any]) -> Step:
             return found in known
         if kind is Failure:
             return found
-        if kind in UNHASHABLE:
-            raise Panic(f"internal error: runtime error: hash of unhashable type {UNHASHABLE[kind]}")
-        return key_in(known, found) is not None
+        check_hashable(found)
+        return key_of(found) in known
 
     return Step(value.fixed, body)
+
+
+def _other_numbers(item: Any) -> list[Any]:
+    """A number in the other types of numbers, as upstream keeps it: whole numbers also as the nearest double."""
+    kind = type(item)
+    if kind is float:
+        whole = int(item) if item.is_integer() else -1
+        signed = [whole] if item.is_integer() and INT_MIN < whole <= INT_MAX else []
+        return [*signed, *([UInt(whole)] if 0 <= whole <= UINT_MAX else [])]
+    if kind is int:
+        return [float(item), *([UInt(item)] if item >= 0 else [])]
+    if kind is UInt:
+        return [float(item), *([int(item)] if item <= INT_MAX else [])]
+    return []
 
 
 def membership(value: Step, container: Step, is_list: bool, precise: bool) -> Step:
@@ -173,8 +189,8 @@ def membership(value: Step, container: Step, is_list: bool, precise: bool) -> St
     def body(frame: Frame) -> Any:
         wanted = compute(frame)
         values = other(frame)
-        if type(wanted) in UNHASHABLE and type(values) in (dict, KeyedMap) and values:
-            raise Panic(f"internal error: runtime error: hash of unhashable type {UNHASHABLE[type(wanted)]}")
+        if type(values) in (dict, KeyedMap) and values:
+            check_hashable(wanted)
         spent = frame[0] + (size_of(values) if is_list else 1)
         frame[0] = spent
         if spent > frame[1]:
@@ -208,7 +224,7 @@ def constant_pattern(value: Step, pattern: str, price: Price) -> Step:
         if type(text) is Failure:
             return text
         frame[0] += flat or pattern_price(size_of(text), length)
-        return NO_SUCH_OVERLOAD
+        return test(text.name) if type(text) is TypeValue else NO_SUCH_OVERLOAD
 
     return Step(value.fixed, body)
 

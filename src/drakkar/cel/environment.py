@@ -167,8 +167,8 @@ def device_environment(
 ) -> Environment:
     """The environment of device selectors in Kubernetes 1.`minor`.
 
-    `mode` is "stored" for the scheduler's view and "new" for admission's; the two gates matter only for "new", where one
-    that is on counts at once, not only in the next version. Consumable capacity is on by default where the version
+    `mode` is "stored" for the scheduler's view and "new" for admission's; the two gates matter only for "new", where
+    one that is on counts at once, not only in the next version. Consumable capacity is on by default where the version
     before has it.
     """
     return _device_environment(mode, minor, consumable_capacity, list_attributes)

@@ -40,6 +40,9 @@ _TENTH: Final = 0.1
 _QUARTER: Final = 0.25
 _LIST_CALL: Final[Range] = (11, 11)
 _ADDRESS: Final[Range] = (4, 16)
+AUTHORIZATION_CHECK: Final = 350_000
+"""What one authorization check costs: more than two are too many."""
+_AUTHORIZATION: Final = "kubernetes.authorization."
 _LONGEST_NAMED_FORMAT: Final = 64.0
 _LONGEST_FORMAT_PATTERN: Final = 128
 
@@ -62,6 +65,19 @@ def _walk_target_keep(_: str, target: Operand | None, __: Sequence[Operand]) -> 
 
 def _walk_twice(_: str, __: Operand | None, arguments: Sequence[Operand]) -> Priced:
     return (scaled(arguments[0].size, 2 * _TENTH), None) if arguments else None
+
+
+def _check(_: str, __: Operand | None, ___: Sequence[Operand]) -> Priced:
+    return (AUTHORIZATION_CHECK, AUTHORIZATION_CHECK), None
+
+
+def _label_selector(_: str, __: Operand | None, arguments: Sequence[Operand]) -> Priced:
+    return (selector_price(arguments[0].size), None) if len(arguments) == 1 else None
+
+
+def selector_price(size: Range) -> Range:
+    """Reading a label or field selector of that size: a list, the text, a requirement for every second character."""
+    return plus(plus((10, 10), scaled(size, _TENTH)), scaled(scaled(size, 0.5), 50.0))
 
 
 def _ip(overload: str, target: Operand | None, arguments: Sequence[Operand]) -> Priced:
@@ -165,7 +181,7 @@ def _kubernetes_equals(_: str, __: Operand | None, arguments: Sequence[Operand])
     left, right = arguments
     if left.type is not right.type:
         return None
-    if left.type in (types.IP, types.CIDR, types.QUANTITY, types.SEMVER):
+    if left.type in (types.IP, types.CIDR, types.QUANTITY, types.SEMVER) or left.type.name.startswith(_AUTHORIZATION):
         return ONE, None
     if left.type is types.NAMED_FORMAT:
         return scaled((1, int(_LONGEST_NAMED_FORMAT)), _TENTH), None
@@ -301,6 +317,8 @@ BY_FUNCTION: Final[dict[str, Rule]] = {
     "findAll": _find,
     **dict.fromkeys(("cidr", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver"), _walk_argument),
     "ip": _ip,
+    "check": _check,
+    **dict.fromkeys(("fieldSelector", "labelSelector"), _label_selector),
     "ip.isCanonical": _walk_twice,
     "containsIP": _contains_ip,
     "containsCIDR": _contains_cidr,

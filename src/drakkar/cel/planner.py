@@ -7,7 +7,7 @@ whole expression. Everything else keeps its exact price; `steps` tells how price
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from drakkar.cel import comparisons, folds, logic, messages
@@ -25,17 +25,16 @@ from drakkar.cel.expressions import (
 )
 from drakkar.cel.libraries.regex import compile_pattern
 from drakkar.cel.paths import Path, Qualifier, conditional, lazy_reader, resolve_step, slot_reader
-from drakkar.cel.signatures import Overload, Price
+from drakkar.cel.signatures import Implementation, Overload, Price
 from drakkar.cel.steps import FIRST_SLOT, Body, Frame, LimitReached, Step, charged, constant
 from drakkar.cel.types import Type
 from drakkar.cel.values import (
     KEY_TYPES,
     NO_SUCH_OVERLOAD,
-    UNHASHABLE,
     Failure,
     Optional,
-    Panic,
     TypeValue,
+    check_hashable,
     go_name,
     key_of,
     map_of_entries,
@@ -77,6 +76,8 @@ class Tables(Protocol):
     def prices(self) -> Mapping[str, Price]: ...
     @property
     def function_prices(self) -> Mapping[str, Price]: ...
+    @property
+    def type_names(self) -> Mapping[str, tuple[Type, Any]]: ...
     @property
     def dispatchers(self) -> dict[tuple[Any, ...], Dispatcher]: ...
 
@@ -138,6 +139,8 @@ class Planner:
     def identifier(self, node: IdentNode) -> Step:
         if node.type_value is not None:
             return self.type_constant(node.type_value)
+        if node.type.kind == "type":
+            return self.type_named(node.name)
         return self.variable(node.name).step(self.precise)
 
     def variable(self, name: str) -> Path:
@@ -153,7 +156,7 @@ class Planner:
     def path(self, node: Node) -> Path:
         """The path of a node, without making steps of what lies on the way."""
         if isinstance(node, IdentNode):
-            if node.type_value is None:
+            if node.type_value is None and node.type.kind != "type":
                 return self.variable(node.name)
         elif isinstance(node, SelectNode):
             if node.variable:
@@ -164,6 +167,13 @@ class Planner:
             return self.indexed(node)
         step = self.plan(node)
         return step.path if step.path is not None else Path(step.run(), 1)
+
+    def type_named(self, name: str) -> Step:
+        """A variable of which the checker knows that it holds a type: upstream takes its own name for one."""
+        known = self.tables.type_names.get(name)
+        if known is None:
+            raise FoldingProblem(f"reference to undefined type: {name}")
+        return self.type_constant(known[1])
 
     def type_constant(self, value: TypeValue | int) -> Step:
         if isinstance(value, TypeValue) and value.name in messages.NAMES_WITHOUT_TYPE:
@@ -222,7 +232,7 @@ class Planner:
                 compiled = compile_pattern(pattern)
                 if isinstance(compiled, Failure):
                     raise FoldingProblem(compiled.message)
-                return self.pattern_call(node, dispatcher, price, arguments)
+                return self.pattern_call(node, price, arguments)
         if function in _FOLDED and len(arguments) == 1 and arguments[0].constant:
             return self.folded(dispatcher, arguments[0].value)
         one_by_one = len(node.overloads) != 1 and function not in _SINGLETONS
@@ -249,13 +259,17 @@ class Planner:
         value = step.body(frame)
         return Step(step.fixed + frame[0], lambda _: value, known=True, value=value)
 
-    def pattern_call(self, node: CallNode, dispatcher: Dispatcher, price: Price, arguments: list[Step]) -> Step:
+    def pattern_call(self, node: CallNode, price: Price, arguments: list[Step]) -> Step:
         """A call with a constant pattern: as upstream compiles it, it pays nothing if an earlier argument failed."""
         if len(arguments) == 2 and not self.precise and node.function == "matches":
             return comparisons.constant_pattern(
                 arguments[0], arguments[1].value, price if len(node.overloads) == 1 else 1
             )
-        return Step(0, many_body(dispatcher, price, [argument.run() for argument in arguments], self.precise))
+        names = self.tables.dispatchers.get((node.function, "constant pattern"))
+        if names is None:
+            overloads = self.tables.functions[node.function]
+            names = self.tables.dispatchers[node.function, "constant pattern"] = _taking_names(node.function, overloads)
+        return Step(0, many_body(names, price, [argument.run() for argument in arguments], self.precise))
 
     def dispatcher(self, node: CallNode) -> Dispatcher:
         """One overload if the checker left one and upstream has them apart, else all of the function."""
@@ -394,6 +408,20 @@ class Planner:
         return Step(0, run)
 
 
+def _taking_names(function: str, overloads: Sequence[Overload]) -> Dispatcher:
+    """A dispatcher for constant patterns, which upstream also looks for in the names of types."""
+    dispatcher = Dispatcher(function, overloads)
+    for overload in dispatcher.overloads:
+        implementation = overload.implementation
+        assert implementation is not None
+
+        def named(value: TypeValue, *rest: Any, run: Implementation = implementation) -> Any:
+            return run(value.name, *rest)
+
+        dispatcher.table[(TypeValue, *overload.classes[1:])] = named
+    return dispatcher
+
+
 def _list_body(bodies: list[Body], optional: frozenset[int]) -> Body:
     def body(frame: Frame) -> Any:
         values = []
@@ -423,8 +451,7 @@ def _map_body(bodies: list[tuple[Body, Body, bool]]) -> Body:
             value = compute(frame)
             if type(value) is Failure:
                 return value
-            if type(key) in UNHASHABLE:
-                raise Panic(f"internal error: runtime error: hash of unhashable type {UNHASHABLE[type(key)]}")
+            check_hashable(key)
             if optional:
                 if type(value) is not Optional:
                     return NO_SUCH_OVERLOAD

@@ -25,7 +25,7 @@ from drakkar.cel.libraries.format_strings import FormatProblem, check_format
 from drakkar.cel.libraries.regex import compile_pattern
 from drakkar.cel.libraries.times import parse_duration, parse_timestamp
 from drakkar.cel.types import Type
-from drakkar.cel.values import YEAR_ONE, YEAR_TEN_THOUSAND, Failure
+from drakkar.cel.values import YEAR_ONE, YEAR_TEN_THOUSAND, Failure, Timestamp
 
 Problem = tuple[Kind, int, str]
 
@@ -128,7 +128,7 @@ def _timestamp(value: object) -> bool:
         return False
     if type(value) is int:
         return YEAR_ONE <= value * 1_000_000_000 < YEAR_TEN_THOUSAND
-    return not isinstance(value, str) or parse_timestamp(value) is not None
+    return not isinstance(value, str) or isinstance(parse_timestamp(value), Timestamp)
 
 
 def _pattern(value: object) -> bool:

@@ -111,6 +111,8 @@ class OpaqueValue:
 
     __slots__ = ()
     type_name: str = ""
+    unhashable: str = ""
+    """The name of its class upstream, if that cannot be the key of a map."""
 
     def size(self) -> int:
         """What the value counts for in costs."""
@@ -144,7 +146,7 @@ class Key:
         self.value = value
         kind = type(value)
         if kind is bool or kind is UInt or kind is float:
-            self._identity: Any = (kind, value)
+            self._identity: Any = (kind, id(self) if kind is float and math.isnan(value) else value)
         elif kind in (Duration, Timestamp, TypeValue, type(None)):
             self._identity = value
         elif isinstance(value, OpaqueValue):
@@ -180,8 +182,14 @@ TYPE_NAMES: Final[dict[type, str]] = {
 }
 
 
-UNHASHABLE: Final[dict[type, str]] = {bytes: "types.Bytes", Version: "cel.Semver"}
-"""Values that upstream's hash tables refuse, by a panic."""
+_UNHASHABLE: Final[dict[type, str]] = {bytes: "types.Bytes", Version: "cel.Semver"}
+
+
+def check_hashable(value: Any) -> None:
+    """Raise the panic with which upstream's hash tables refuse some values."""
+    name = _UNHASHABLE.get(type(value)) or getattr(value, "unhashable", "")
+    if name:
+        raise Panic(f"internal error: runtime error: hash of unhashable type {name}")
 
 
 KEY_TYPES: Final = frozenset({str, int, UInt, bool, float})

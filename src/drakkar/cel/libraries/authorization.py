@@ -6,11 +6,12 @@ and dyn values of other types find no overload.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
+from drakkar.cel.estimates import AUTHORIZATION_CHECK, selector_price
 from drakkar.cel.signatures import Library
+from drakkar.cel.values import size_of
 
-_CHECK: Final = 350_000
 _PACKAGE: Final = "kubernetes.authorization."
 _METHODS: Final = (
     ("Authorizer", "path(string)", "PathCheck", "authorizer_path"),
@@ -36,8 +37,16 @@ def _declaration(target: str, method: str, result: str, overload: str) -> str:
     return f"{_PACKAGE}{target}.{method} -> {produced}    {overload}"
 
 
+def _selector_price(arguments: Any, _: Any) -> int:
+    size = size_of(arguments[1])
+    return selector_price((size, size))[1]
+
+
 AUTHORIZATION: Final = Library(
     name="authorization",
     declarations="\n".join(_declaration(*method) for method in _METHODS),
-    function_prices={"check": _CHECK},
+    function_prices={
+        "check": AUTHORIZATION_CHECK,
+        **dict.fromkeys(("fieldSelector", "labelSelector"), _selector_price),
+    },
 )

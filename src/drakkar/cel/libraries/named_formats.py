@@ -149,6 +149,7 @@ class NamedFormat(OpaqueValue):
 
     __slots__ = ("check", "name", "pattern_size")
     type_name = "kubernetes.NamedFormat"
+    unhashable = "cel.Format"
 
     def __init__(self, name: str, check: Callable[[str], list[str]], pattern_size: int) -> None:
         self.name = name

@@ -131,7 +131,7 @@ _WIDE: Final = {"int": "int64", "uint": "uint64"}
 
 
 def _relation(symbol: str, name: str) -> str:
-    """The overloads of a relation in upstream's order, which shows in what is inferred: each type, then its mixtures."""
+    """The overloads of a relation in upstream's order, which shows in what is inferred: a type, then its mixtures."""
     lines = []
     for kind in _COMPARED:
         for other in (kind, *_MIXED.get(kind, ())):

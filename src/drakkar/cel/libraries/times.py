@@ -83,8 +83,8 @@ def duration_text(nanos: int) -> str:
     return f"{'-' if nanos < 0 else ''}{whole}{'.' if fraction else ''}{fraction}s"
 
 
-def parse_timestamp(text: str) -> Timestamp | None:
-    """The instant, or None if the text is no RFC 3339 time between the years 1 and 9999."""
+def parse_timestamp(text: str) -> Timestamp | Failure | None:
+    """The instant; None if the text is no RFC 3339 time, a failure if it is not between the years 1 and 9999."""
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
         return None
@@ -92,18 +92,16 @@ def parse_timestamp(text: str) -> Timestamp | None:
     if found.group(8) and (int(found.group(9)) > 24 or int(found.group(10)) > 60):
         return None
     try:
-        whole = datetime(year or 4, month, day, hour, minute, second, tzinfo=UTC)
+        whole = datetime(year or 400, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
         return None
-    if not year:
-        return None
-    seconds = (whole - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
+    seconds = (whole - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1) - (0 if year else _CYCLE)
     offset = 0
     if found.group(8):
         offset = int(found.group(9)) * 60 + int(found.group(10))
         offset = -offset if found.group(8) == "-" else offset
     nanos = (seconds - offset * 60) * _SECOND + int((found.group(7) or "0")[:9].ljust(9, "0"))
-    return Timestamp(nanos, offset) if YEAR_ONE <= nanos < YEAR_TEN_THOUSAND else None
+    return Timestamp(nanos, offset) if YEAR_ONE <= nanos < YEAR_TEN_THOUSAND else _OVERFLOW
 
 
 def timestamp_text(stamp: Timestamp) -> str:
@@ -150,11 +148,13 @@ def _local(stamp: Timestamp, zone: str) -> _Calendar | Failure:
     if ".." in zone.split("/") or zone[0] in "/\\":
         return Failure("time: invalid location name")
     try:
-        shift = _moment(seconds).astimezone(ZoneInfo(zone)).utcoffset()
-    except OverflowError:
-        shift = ZoneInfo(zone).utcoffset(datetime(2000, 1, 1, tzinfo=UTC))
+        known = ZoneInfo(zone)
     except (ValueError, OSError, KeyError):
         return Failure(f"unknown time zone {zone}")
+    try:
+        shift = _moment(seconds).astimezone(known).utcoffset()
+    except OverflowError:  # on the edge of Python's calendar: 400 years further in, the rules are the same
+        shift = _moment(seconds + (_CYCLE if seconds < 0 else -_CYCLE)).astimezone(known).utcoffset()
     return _calendar(seconds + (shift or timedelta()) // timedelta(seconds=1))
 
 
