@@ -20,6 +20,7 @@ CHART = Path(__file__).resolve().parents[2] / "charts" / "drakkar"
 EVERYTHING = (
     *("--set", "tenancy.enabled=true", "--set", "networkPolicy.enabled=true", "--set", "driver.claimStatus=true"),
     *("--set", "metrics.serviceMonitor.enabled=true", "--set", "driver.dynamicMig=true"),
+    *("--set", "driver.adopt=true", "--set", "driver.deviceMetadata=true"),
 )
 
 
@@ -119,6 +120,9 @@ def test_the_driver_may_do_no_more_than_the_embedded_cluster_lets_it(helm: str) 
     driver = next(rule for rule in status if rule["resources"] == ["resourceclaims/driver"])
     assert set(driver["verbs"]) == {"associated-node:update", "associated-node:patch"}
     assert driver["resourceNames"] == ["gpu.nvidia.com"]
+    adopting = of_kind(rendered(helm, "--set", "driver.adopt=true"), "ClusterRole")["gpu-drakkar-driver"]["rules"]
+    claims = next(rule for rule in adopting if rule["resources"] == ["resourceclaims"])
+    assert claims["verbs"] == ["get", "list"]
 
 
 def test_nothing_is_allowed_to_everybody(helm: str) -> None:

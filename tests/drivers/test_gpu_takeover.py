@@ -14,6 +14,7 @@ from drakkar.drivers.gpu import predecessor as nvidia
 from drakkar.drivers.gpu import process
 from drakkar.drivers.gpu.predecessor import NvidiaCheckpoint
 from drakkar.errors import DrakkarError
+from drakkar.kube.transport import ApiResponse
 from drakkar.preparation.values import ClaimUID
 from tests.checkpoints import checkpoint, entry
 
@@ -86,10 +87,11 @@ def test_only_what_the_api_confirms_is_taken_over(tmp_path: Path) -> None:
         node.build()
         good, moved, half = node.claim("good", "gpu-0"), node.claim("moved", "gpu-5"), node.claim("half", "gpu-2")
         claims = {
-            good: entry(good, "gpu-0"),
-            moved: entry(moved, "gpu-1"),
-            half: entry(half, "gpu-2", state="PrepareStarted"),
-            "gone": entry("gone", "gpu-7"),
+            good: entry(good, "gpu-0", name="good"),
+            moved: entry(moved, "gpu-1", name="moved"),
+            half: entry(half, "gpu-2", name="half", state="PrepareStarted"),
+            "gone": entry("gone", "gpu-7", name="gone"),
+            "replaced": entry("replaced", "gpu-6", name="good"),
         }
         node.left(checkpoint(node.machine.boot_id, claims))
         for uid in claims:
@@ -102,6 +104,30 @@ def test_only_what_the_api_confirms_is_taken_over(tmp_path: Path) -> None:
         assert "prepared are gpu-1, allocated gpu-5 here" in events["ClaimNotTakenOver"]
         assert "team-a/half" in events["PrepareTakenBack"]
         assert events["ClaimsTakenOver"].startswith("1 prepared claims")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("versions", "taken"), [("12", True), ("1", False)])
+def test_claims_are_listed_only_where_the_checkpoint_has_no_names(tmp_path: Path, versions: str, taken: bool) -> None:
+    """The chart's driver may read a claim that it knows, but not list all of them."""
+
+    async def main() -> None:
+        node = Node(tmp_path)
+        node.build()
+        uid = node.claim("c", "gpu-3", pods=("p",))
+        node.left(checkpoint(node.machine.boot_id, {uid: entry(uid, "gpu-3")}, versions=versions))
+
+        told = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "resourceclaims is forbidden"}
+        node.api.fail["GET /apis/resource.k8s.io/v1/resourceclaims"] = ApiResponse(403, {}, told)
+        if taken:
+            async with running(node):
+                assert set(node.driver.claims) == {uid}
+            return
+        with pytest.raises(DrakkarError, match="may not list them") as caught:
+            await node.driver.start()
+        assert "driver.adopt=true" in caught.value.next_step
+        await node.driver.stop()
 
     asyncio.run(main())
 

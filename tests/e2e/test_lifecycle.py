@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import time
 from typing import Any
@@ -16,6 +17,7 @@ from drakkar.preparation.values import ClaimRef, ClaimUID
 from drakkar.testing.kubectl import KubectlFailed
 from tests.e2e.conftest import PATIENCE, World, helm
 from tests.e2e.node import host_numbers
+from tests.e2e.scenarios import DriverSetup
 
 TEMPLATE: dict[str, Any] = {
     "apiVersion": "resource.k8s.io/v1",
@@ -280,6 +282,43 @@ def test_metrics_count_what_the_kubelet_asked(world: World) -> None:
         time.sleep(0.05)
     assert driver.metric("nvidia_dra_prepared_devices", device_type="gpu") == 0
     assert driver.get("/readyz")[0] == 200
+
+
+def test_a_signal_tells_where_the_driver_is_and_disturbs_nothing(world: World) -> None:
+    driver = world.drivers("plain")
+    os.kill(driver.pid(), signal.SIGUSR2)
+    end = time.monotonic() + 10
+    while "Stack for <Task" not in driver.log:
+        assert time.monotonic() < end, driver.log[-3000:]
+        time.sleep(0.05)
+    assert "Current thread" in driver.log
+    world.apply(TEMPLATE, pod("pod"))
+    world.ready("pod")
+
+
+def test_a_container_reads_what_its_device_is(world: World) -> None:
+    """KEP-5304: the file of a template's claim, as the slice has it; another container of the pod without it has none."""
+    world.drivers(DriverSetup(options=("--device-metadata",)))
+    show = "cat /var/run/kubernetes.io/dra-device-attributes/*/*/*/* 2>&1 | sed 's/^/NODE /'; echo SEEN; sleep 3600"
+    with_it = {"name": "main", "command": ["sh", "-c", show]}
+    without = {"name": "other", "command": ["sh", "-c", show], "resources": {"claims": []}}
+    world.apply(TEMPLATE, pod("pod", containers=[with_it, without]))
+    world.ready("pod")
+    (claim,) = world.get("resourceclaims")["items"]
+    newest, older = sorted(map(json.loads, world.seen("pod").nodes), key=lambda one: one["apiVersion"], reverse=True)
+    assert [one["apiVersion"].rpartition("/")[2] for one in (newest, older)] == ["v1beta1", "v1alpha1"]
+    assert newest["podClaimName"] == "gpu"
+    assert (newest["metadata"]["uid"], newest["metadata"]["name"]) == (
+        claim["metadata"]["uid"],
+        claim["metadata"]["name"],
+    )
+    (request,) = newest["requests"]
+    result = claim["status"]["allocation"]["devices"]["results"][0]
+    assert (request["name"], request["devices"][0]["name"]) == ("gpu", result["device"])
+    slices = world.get("resourceslices")["items"]
+    published = {device["name"]: device for one in slices for device in one["spec"]["devices"]}
+    assert request["devices"][0]["attributes"] == published[result["device"]]["attributes"]
+    assert any("No such file" in line for line in world.seen("pod/other").nodes)
 
 
 def test_a_wrong_configuration_is_told_in_the_pods_events(world: World) -> None:

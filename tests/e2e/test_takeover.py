@@ -15,8 +15,8 @@ import pytest
 
 from drakkar.drivers.gpu import predecessor as nvidia
 from tests.checkpoints import DRIVER, checkpoint, entry
-from tests.e2e.conftest import World
-from tests.e2e.node import DRAKKAR, Driver
+from tests.e2e.conftest import World, helm
+from tests.e2e.node import DRAKKAR, Driver, DriverFailed
 from tests.e2e.test_lifecycle import TEMPLATE, pod
 
 
@@ -29,6 +29,7 @@ def driver(world: World) -> Iterator[Driver]:
     found.end_all()
     for name in ("checkpoint.json", "checkpoint.adopted"):
         (found.state / name).unlink(missing_ok=True)
+    helm(world.cluster, "upgrade", "--set", "tenancy.enabled=true")
     found.start()
 
 
@@ -69,6 +70,11 @@ def test_a_running_pod_keeps_its_gpu_and_gives_it_back_at_its_end(world: World, 
     world.ready("theirs")
     seen, before = world.seen("theirs").gpus, container(world, "theirs")
     uid = as_nvidias(world, driver, versions=versions)["theirs"]
+    if versions == "1":  # without names: which claims those are, only the list of all tells
+        with pytest.raises(DriverFailed, match="may not list them"):
+            driver.start("--adopt")
+        assert container(world, "theirs") == before
+        helm(world.cluster, "upgrade", "--set", "tenancy.enabled=true", "--set", "driver.adopt=true")
     driver.start("--adopt")
     assert driver.cdi_files() == [f"k8s.{DRIVER}-claim_{uid}.json"]
     state = json.loads(driver.get("/debug/state")[1])

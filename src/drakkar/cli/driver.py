@@ -56,6 +56,9 @@ def command() -> None:
 @click.option(
     "--passthrough", is_flag=True, help="Offer whole GPUs to virtual machines, too: bind them to vfio-pci for claims."
 )
+@click.option(
+    "--device-metadata", is_flag=True, help="Give containers files that say what their devices are (KEP-5304)."
+)
 @click.option("--adopt", is_flag=True, help="Take over the claims that NVIDIA's driver has prepared on this node.")
 @click.option("--hand-back", is_flag=True, help="Leave the node with its prepared claims to NVIDIA's driver; end.")
 @click.option(
@@ -84,6 +87,7 @@ def gpu(
     shares: str,
     enforce_memory: Literal["auto", "cgroup", "mps", "none"],
     passthrough: bool,
+    device_metadata: bool,
     adopt: bool,
     hand_back: bool,
     http_address: str,
@@ -114,6 +118,7 @@ def gpu(
         http_address=http_address,
         adopt=adopt,
         otlp=otlp,
+        device_metadata=device_metadata,
         options=PublishOptions(
             dynamic_mig=dynamic_mig,
             shares=_shares(shares),

@@ -52,6 +52,7 @@ class GpuDriver:
         instance: str = "",
         adopt: bool = False,
         spans: Tracing = OFF,
+        device_metadata: bool = False,
     ) -> None:
         self.machine = machine
         self._clock = clock or SystemClock()
@@ -80,6 +81,7 @@ class GpuDriver:
             instance=instance,
             predecessor=NvidiaCheckpoint(plugins_dir / DRIVER, machine.boot_id) if adopt else None,
             spans=spans,
+            device_metadata=device_metadata,
         )
         self._mps.tell = self._node.tell
         self._seen = -1

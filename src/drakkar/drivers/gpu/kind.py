@@ -154,6 +154,15 @@ class GpuKind(DeviceKind):
             self._common = (token, edits.common_edits(self.machine))
         return Edits(devices, self._common[1])
 
+    def attributes(self, claim: AllocatedClaim) -> Mapping[str, Mapping[str, Any]]:
+        """What is published, and the UUID of a MIG device that was made for the claim, which no slice can know."""
+        found = dict(super().attributes(claim))
+        for device in claim.devices:
+            instance = self._placement(device.device).instance
+            if instance is not None:
+                found[device.device] = {**found.get(device.device, {}), "uuid": {"string": instance.uuid}}
+        return found
+
     def edits_token(self) -> object:
         """Driver version and majors: what a reload of the kernel module may change."""
         return self.machine.driver_version, tuple(sorted(self.machine.majors.items()))

@@ -128,9 +128,12 @@ class NvidiaCheckpoint:
                 for group in entry.get("preparedDevices") or ()
                 for device in (group or {}).get("devices") or ()
             ]
+            name, namespace = (entry.get(key) or "" for key in ("name", "namespace"))
+            if not isinstance(name, str) or not isinstance(namespace, str):
+                raise TypeError
         except (AttributeError, KeyError, TypeError, StopIteration) as error:
             raise self._damaged(f"claim {uid} is not described as NVIDIA's driver does it") from error
-        return LeftClaim(ClaimUID(uid), completed, tuple(devices))
+        return LeftClaim(ClaimUID(uid), completed, tuple(devices), name, namespace)
 
     def _damaged(self, what: str) -> DrakkarError:
         return DrakkarError(

@@ -3,6 +3,7 @@
 What a DaemonSet's container runs, and what `drakkar driver gpu` runs. SIGTERM and SIGINT end it in the order that an
 upgrade needs: unregister, let calls in flight end, close the socket; slices and prepared claims stay, so that running
 pods keep their devices and the next instance finds everything. A second signal is not needed: nothing waits for long.
+SIGUSR2 prints where every thread and task is, for the person who sees it hang.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +64,7 @@ def run(
     http_address: str = "",
     adopt: bool = False,
     otlp: str = "",
+    device_metadata: bool = False,
     on_ready: Callable[[GpuDriver], None] | None = None,
 ) -> None:
     """Runs the driver on a machine, real or simulated, until SIGTERM or SIGINT; returns when everything is closed.
@@ -72,6 +75,7 @@ def run(
         http_address: where `/metrics`, `/healthz`, `/readyz` and `/debug/state` are served; nowhere if empty.
         adopt: take over what NVIDIA's driver prepared on this node.
         otlp: URL of an OpenTelemetry collector for spans; else as the OTEL_* variables say.
+        device_metadata: give containers files that say what their devices are (KEP-5304).
         on_ready: called once, when slices are published and the socket serves.
 
     Raises:
@@ -93,6 +97,7 @@ def run(
                 http_address=http_address,
                 adopt=adopt,
                 spans=spans,
+                device_metadata=device_metadata,
                 on_ready=on_ready,
             )
         finally:
@@ -134,11 +139,14 @@ async def serve(
     http_address: str = "",
     adopt: bool = False,
     spans: tracing.Tracing = tracing.OFF,
+    device_metadata: bool = False,
     on_ready: Callable[[GpuDriver], None] | None = None,
     stop: asyncio.Event | None = None,
 ) -> None:
     """Runs the driver on the present event loop until `stop` is set, by a signal unless the caller does it."""
-    stop = stop or _stop_at_signals()
+    if stop is None:
+        stop = _stop_at_signals()
+        _tell_stacks_at_signal()
     driver = GpuDriver(
         machine,
         node_name=node_name,
@@ -151,6 +159,7 @@ async def serve(
         instance=instance,
         adopt=adopt,
         spans=spans,
+        device_metadata=device_metadata,
     )
     endpoint = Endpoint(driver.node)
     if http_address:  # before the driver: what keeps it from starting to serve is what one asks for
@@ -183,3 +192,18 @@ def _stop_at_signals() -> asyncio.Event:
         with contextlib.suppress(NotImplementedError):  # no signal handlers on this platform's loop: Ctrl-C raises
             loop.add_signal_handler(number, stop.set)
     return stop
+
+
+def _tell_stacks_at_signal() -> None:
+    """SIGUSR2: the stacks of all threads, also of a loop that hangs, then those of all tasks, to standard error."""
+    import faulthandler
+
+    def tell() -> None:
+        for task in asyncio.all_tasks(loop):
+            task.print_stack(file=sys.stderr)
+        sys.stderr.flush()
+
+    loop = asyncio.get_running_loop()
+    with contextlib.suppress(NotImplementedError, AttributeError):  # no such signal on this platform
+        loop.add_signal_handler(signal.SIGUSR2, tell)
+        faulthandler.register(signal.SIGUSR2, chain=True)

@@ -74,19 +74,26 @@ class AllocatedDevice:
 
 @dataclass(frozen=True, slots=True)
 class AllocatedClaim:
-    """What one driver has to prepare for one claim; `notes` are the kind's own, about the hardware as it was before."""
+    """What one driver has to prepare for one claim; `notes` are the kind's own, about the hardware as it was before.
+
+    `pod_claim` is what its pod calls a claim that was made from a template; "" for others. `metadata` says whether its
+    containers get files about the devices.
+    """
 
     claim: ClaimRef
     devices: tuple[AllocatedDevice, ...]
     configs: tuple[OpaqueConfig, ...]
     notes: Mapping[str, Any] = field(default_factory=dict)
+    pod_claim: str = ""
+    metadata: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The allocation for the journal (`from_journal` reads it back)."""
+        more = {"notes": dict(self.notes), "podClaim": self.pod_claim, "metadata": self.metadata}
         return {
             "results": [device.to_json() for device in self.devices],
             "configs": [config.to_json() for config in self.configs],
-        } | ({"notes": dict(self.notes)} if self.notes else {})
+        } | {name: value for name, value in more.items() if value}
 
 
 def allocated_claim(ref: ClaimRef, claim: Mapping[str, Any], *, driver: str, pool: str) -> AllocatedClaim:
@@ -120,7 +127,8 @@ def allocated_claim(ref: ClaimRef, claim: Mapping[str, Any], *, driver: str, poo
         if (entry.get("opaque") or {}).get("driver") == driver
     ]
     configs.sort(key=lambda config: config.source != "FromClass")  # stable: classes first, then the claim's
-    return AllocatedClaim(ref, devices, tuple(configs))
+    pod_claim = (metadata.get("annotations") or {}).get("resource.kubernetes.io/pod-claim-name", "")
+    return AllocatedClaim(ref, devices, tuple(configs), pod_claim=pod_claim)
 
 
 def from_journal(ref: ClaimRef, detail: Mapping[str, Any]) -> AllocatedClaim:
@@ -130,7 +138,14 @@ def from_journal(ref: ClaimRef, detail: Mapping[str, Any]) -> AllocatedClaim:
         for entry in detail.get("configs", ())
     )
     devices = tuple(_device(result) for result in detail.get("results", ()))
-    return AllocatedClaim(ref, devices, tuple(configs), detail.get("notes") or {})
+    return AllocatedClaim(
+        ref,
+        devices,
+        tuple(configs),
+        detail.get("notes") or {},
+        detail.get("podClaim", ""),
+        detail.get("metadata", False),
+    )
 
 
 def _device(result: Mapping[str, Any]) -> AllocatedDevice:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from drakkar.drivers.kit.allocation import AllocatedClaim
 from drakkar.drivers.kit.kind import Edits
+from drakkar.drivers.kit.metadata import MetadataFiles, device_of
 from drakkar.injection import rules
 from drakkar.injection.model import Spec
 from drakkar.injection.spec import CdiSpec
@@ -23,9 +25,10 @@ from drakkar.preparation.values import ClaimUID
 
 
 class ClaimFiles:
-    """The CDI files of one driver in `directory`."""
+    """The CDI files of one driver in `directory`, and the files about devices that they bring into containers."""
 
-    def __init__(self, directory: Path, driver: str) -> None:
+    def __init__(self, directory: Path, driver: str, metadata: MetadataFiles | None = None) -> None:
+        self._metadata = metadata
         self.directory = directory
         self._directory = os.fspath(directory)
         self.kind = f"k8s.{driver}/claim"
@@ -39,12 +42,26 @@ class ClaimFiles:
         """The qualified CDI name of a device of the claim."""
         return f"{self.kind}={uid}-{device}"
 
-    def write(self, uid: ClaimUID, edits: Edits) -> None:
+    def device_ids(self, claim: AllocatedClaim) -> list[tuple[str, ...]]:
+        """The qualified CDI names for each device of `claim`; the file of a request comes with its first device."""
+        uid, told, ids = claim.claim.uid, set[str](), []
+        for device in claim.devices:
+            own = [self.device_id(uid, device.device)]
+            if claim.metadata and device.base_request not in told:
+                told.add(device.base_request)
+                own.append(self.device_id(uid, device_of(device.base_request)))
+            ids.append(tuple(own))
+        return ids
+
+    def write(self, claim: AllocatedClaim, edits: Edits) -> None:
         """Writes the claim's file, checked and atomically; an equal one is replaced all the same. Raises CdiError.
 
         This is on the way of every pod that starts, so what is right and plain text is written here with few system
         calls; everything else goes through the writer of the injection room, for its messages and its escapes.
         """
+        uid = claim.claim.uid
+        if claim.metadata and self._metadata is not None:
+            edits = self._metadata.write(claim, edits)
         checked = _checked(self.spec(uid, edits))
         text = msgspec.json.encode(checked.raw)
         target = f"{self._directory}/{self._prefix}{uid}.json"
@@ -69,7 +86,9 @@ class ClaimFiles:
         return spec
 
     def remove(self, uid: ClaimUID) -> None:
-        """Removes the claim's file; none is fine. Raises CdiError."""
+        """Removes the claim's file and what it brings; none is fine. Raises CdiError."""
+        if self._metadata is not None:
+            self._metadata.remove(uid)
         remove_spec(self.directory, self.path(uid).name)
 
     def adopt(self, uid: ClaimUID) -> None:
@@ -92,8 +111,12 @@ class ClaimFiles:
         """Remove the other driver's file of the claim; none is fine. Raises CdiError."""
         remove_spec(self.directory, self.path(uid).with_suffix(".yaml").name)
 
-    def sweep(self) -> None:
-        """Removes half-made files that a driver of this kind left when it was killed while writing."""
+    def sweep(self, known: Collection[ClaimUID]) -> None:
+        """Removes half-made files that a driver of this kind left when it was killed while writing, and what told
+        containers of claims that are not `known`.
+        """
+        if self._metadata is not None:
+            self._metadata.sweep(known)
         mark = self.kind.encode()
         for path in self.directory.glob("spec.*.tmp") if self.directory.is_dir() else ():
             try:

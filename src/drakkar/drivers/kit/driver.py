@@ -24,6 +24,7 @@ from drakkar.drivers.kit.allocation import AllocatedClaim, AllocatedDevice, allo
 from drakkar.drivers.kit.cdi_files import ClaimFiles
 from drakkar.drivers.kit.figures import Figures
 from drakkar.drivers.kit.kind import DeviceKind, Health, PreparationError
+from drakkar.drivers.kit.metadata import MetadataFiles
 from drakkar.drivers.kit.takeover import Predecessor
 from drakkar.errors import DrakkarError
 from drakkar.inventory.publishing import SlicePublisher
@@ -63,6 +64,7 @@ class NodeDriver:
         instance: a name of its own for a second instance during a rolling update.
         predecessor: another driver of this name whose prepared claims are taken over at the start.
         spans: where its work is told to, call by call and phase by phase (`tracing.configured`).
+        device_metadata: give containers a file for each request that says what its devices are (KEP-5304).
     """
 
     def __init__(
@@ -80,12 +82,15 @@ class NodeDriver:
         instance: str = "",
         predecessor: Predecessor | None = None,
         spans: tracing.Tracing = tracing.OFF,
+        device_metadata: bool = False,
     ) -> None:
         self.kind = kind
         self._tracing = spans
         self._predecessor = predecessor
         self.node_name = node_name
-        self.files = ClaimFiles(cdi_dir, kind.driver)
+        self._device_metadata = device_metadata
+        metadata = MetadataFiles(plugins_dir / kind.driver, kind.driver, kind.attributes)
+        self.files = ClaimFiles(cdi_dir, kind.driver, metadata)
         self._client = client
         self._clock = clock or SystemClock()
         self._state_dir = state_dir
@@ -245,7 +250,8 @@ class NodeDriver:
             if held.state != PREPARED:
                 continue
             try:
-                self.files.write(held.claim.uid, self.kind.edits(from_journal(held.claim, held.detail)))
+                claim = from_journal(held.claim, held.detail)
+                self.files.write(claim, self.kind.edits(claim))
             except (DrakkarError, OSError) as error:
                 _log.error("claim %s: its CDI file cannot be written again: %s", held.claim, error)
 
@@ -340,7 +346,8 @@ class NodeDriver:
         exclusive, shared = self._exclusive_and_shared(claim)
         self._claims.check(claim.claim, exclusive, shared)  # a conflict must be found before anything can be undone
         before = self._claims.claims.get(uid)  # of a prepare that could not be taken back: it knows how things were
-        claim = replace(claim, notes={**self.kind.notes(claim), **(before.detail.get("notes", {}) if before else {})})
+        notes = {**self.kind.notes(claim), **(before.detail.get("notes", {}) if before else {})}
+        claim = replace(claim, notes=notes, metadata=self._device_metadata)
         intent = self._claims.begin(claim.claim, exclusive, shared=shared, detail=claim.to_json())
         try:
             if self.kind.needs_activation(claim):
@@ -349,7 +356,7 @@ class NodeDriver:
                 with self._span("device setup"):
                     await self.kind.activate(claim)
                 with self._span("CDI write"):
-                    self.files.write(uid, self.kind.edits(claim))
+                    self.files.write(claim, self.kind.edits(claim))
             else:
                 # Only the CDI file is to be made. One that no journal knows is removed at the next start, so it need
                 # not wait for the barrier of the intent.
@@ -357,12 +364,12 @@ class NodeDriver:
                 await asyncio.sleep(0)
                 try:
                     with self._span("CDI write"):
-                        self.files.write(uid, self.kind.edits(claim))
+                        self.files.write(claim, self.kind.edits(claim))
                 finally:
                     with self._span("barrier"):
                         await barrier
             with self._span("journal completion"):
-                held = await self._claims.complete(uid, [self._prepared(uid, device) for device in claim.devices])
+                held = await self._claims.complete(uid, self._prepared(claim))
         except BaseException:
             await self._undo(claim)
             raise
@@ -373,9 +380,11 @@ class NodeDriver:
         if self.kind.follows_claims:
             self.refresh()
 
-    def _prepared(self, uid: ClaimUID, device: AllocatedDevice) -> PreparedDevice:
-        ids = (self.files.device_id(uid, device.device),)
-        return PreparedDevice((device.base_request,), device.pool, device.device, ids, device.share_id)
+    def _prepared(self, claim: AllocatedClaim) -> list[PreparedDevice]:
+        return [
+            PreparedDevice((device.base_request,), device.pool, device.device, ids, device.share_id)
+            for device, ids in zip(claim.devices, self.files.device_ids(claim), strict=True)
+        ]
 
     async def _undo(self, claim: AllocatedClaim) -> None:
         """Takes back a prepare that failed half way; what cannot be taken back stays in the journal."""
@@ -393,7 +402,8 @@ class NodeDriver:
         """The same answer for what is prepared, after looking that the CDI file is still there."""
         if not self.files.path(held.claim.uid).exists():
             _log.warning("claim %s: its CDI file was gone, written again", held.claim)
-            self.files.write(held.claim.uid, self.kind.edits(from_journal(held.claim, held.detail)))
+            claim = from_journal(held.claim, held.detail)
+            self.files.write(claim, self.kind.edits(claim))
         return PrepareResult(held.prepared)
 
     async def _unprepare(self, ref: ClaimRef) -> PrepareResult:
@@ -529,7 +539,7 @@ class NodeDriver:
             try:
                 if held.state == PREPARED:
                     await self.kind.activate(claim)
-                    self.files.write(held.claim.uid, self.kind.edits(claim))
+                    self.files.write(claim, self.kind.edits(claim))
                 else:
                     _log.info("claim %s: taking back an unfinished prepare", held.claim)
                     await self.kind.deactivate(self._not_held_by_others(claim))
@@ -540,7 +550,7 @@ class NodeDriver:
                 _log.error("claim %s cannot be restored: %s", held.claim, error)
                 self.tell("Warning", "ClaimNotRestored", f"{held.claim}: {error}")
         await self.kind.sweep([from_journal(held.claim, held.detail) for held in ledger.claims.values()])
-        self.files.sweep()
+        self.files.sweep(ledger.claims)
         for uid in self.files.strangers(ledger.claims):
             _log.info("removing the CDI file of claim %s, which nobody holds", uid)
             self.files.remove(uid)

@@ -121,6 +121,12 @@ class DeviceKind(ABC):
         """A value that changes when `edits` would answer differently for claims that are prepared already."""
         return None
 
+    def attributes(self, claim: AllocatedClaim) -> Mapping[str, Mapping[str, Any]]:
+        """What a container may read of the claim's devices, by device name (KEP-5304); by default what is published."""
+        pool = self.pool()
+        wanted = {device.device for device in claim.devices}
+        return {one.name: one.attributes for one in (pool.devices if pool else ()) if one.name in wanted}
+
     def health(self) -> Mapping[str, Health]:
         """Health by device name; devices that are not named are UNKNOWN."""
         return {}

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from drakkar.drivers.kit.allocation import AllocatedClaim, allocated_claim
 from drakkar.drivers.kit.cdi_files import ClaimFiles
 from drakkar.errors import DrakkarError
+from drakkar.kube.apierrors import ApiError
 from drakkar.kube.client import Client
 from drakkar.kube.resources import RESOURCE_CLAIMS
 from drakkar.preparation.claims import ClaimLedger, HeldClaim
@@ -29,11 +30,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LeftClaim:
-    """A claim in the other driver's checkpoint; `completed` False means that preparing it was interrupted."""
+    """A claim in the other driver's checkpoint; `completed` False means that preparing it was interrupted.
+
+    `name` and `namespace` are empty where the checkpoint does not tell them.
+    """
 
     uid: ClaimUID
     completed: bool
     prepared: tuple[PreparedDevice, ...]
+    name: str = ""
+    namespace: str = ""
 
 
 class Predecessor(Protocol):
@@ -79,7 +85,7 @@ async def take_over(
     left = [one for one in predecessor.claims() if one.uid not in ledger.claims]
     if not left:
         return []
-    known = {claim["metadata"]["uid"]: claim for claim in (await client.list(RESOURCE_CLAIMS)).items}
+    known = await _known(client, left)
     taken = []
     for one in left:
         found = known.get(one.uid)
@@ -105,6 +111,34 @@ async def take_over(
     if taken:
         tell("Normal", "ClaimsTakenOver", f"{len(taken)} prepared claims of the other driver run on")
     return taken
+
+
+async def _known(client: Client, left: Sequence[LeftClaim]) -> dict[str, Mapping[str, Any]]:
+    """Those of the claims that the API still has, by UID. A driver may read claims; listing all is a right more, and
+    asked for only where the checkpoint has no names.
+    """
+    if not all(one.name and one.namespace for one in left):
+        try:
+            return {claim["metadata"]["uid"]: claim for claim in (await client.list(RESOURCE_CLAIMS)).items}
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            raise DrakkarError(
+                "the other driver's checkpoint does not name its claims, and this driver may not list them",
+                reason="ListForbidden",
+                expected="the verb list on resourceclaims",
+                next_step="install the chart with driver.adopt=true, or give the driver's account that right",
+            ) from error
+    found: dict[str, Mapping[str, Any]] = {}
+    for one in left:
+        try:
+            claim = await client.get(RESOURCE_CLAIMS, one.name, one.namespace)
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            continue
+        found[claim["metadata"]["uid"]] = claim
+    return found
 
 
 async def hand_back(predecessor: Predecessor, ledger: ClaimLedger, files: ClaimFiles) -> list[HeldClaim]:
