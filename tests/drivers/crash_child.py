@@ -1,10 +1,13 @@
-"""Drivers that are killed, the Nth at its Nth touch of the world. Run as: crash_child.py FOLDER KIND.
+"""Drivers that are killed, the Nth at its Nth touch of the world. Run as: crash_child.py FOLDER KIND [WITHOUT].
 
 Touches are counted where the world is touched and nowhere else: writes and barriers of the journal, CDI files made,
 written, renamed and removed, MIG instances made and destroyed, compute modes set, MPS daemons started, asked and their
-folders removed. Each driver is a process of its own with a folder of
+folders removed, modules loaded, functions of the PCI bus locked, overridden, unbound and bound. Each driver is a process of its own with a folder of
 its own, FOLDER/N, and ends right before its Nth touch, with status 137 and without any clean-up; the first that has
 fewer touches ends the series. The number of those that were killed is printed.
+
+WITHOUT takes something out that guards a prepare, to see that the series finds it missing: `intent`, the record that is
+written before anything is touched, or `notes`, what it says of the hardware as it was.
 """
 
 from __future__ import annotations
@@ -23,11 +26,16 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "inv
 
 from gpu_node import GpuNode  # noqa: E402
 
+from drakkar.preparation.claims import ClaimLedger  # noqa: E402
+from drakkar.preparation.journal import Journal  # noqa: E402
 from drakkar.preparation.values import ClaimRef, ClaimUID  # noqa: E402
 from drakkar.vendors.nvidia.published import PublishOptions  # noqa: E402
 from drakkar.vendors.nvidia.simulated import SimulatedMachine  # noqa: E402
+from drakkar.vendors.nvidia.simulated_pci import SimulatedBus  # noqa: E402
 
-DEVICES = {"gpu": "gpu-1", "mig": "gpu-0-mig-1g10gb-19-2", "mps": "gpu-2"}
+DEVICES = {"gpu": "gpu-1", "mig": "gpu-0-mig-1g10gb-19-2", "mps": "gpu-2", "vfio": "gpu-vfio-0"}
+#: The other function of the card that is passed through.
+AUDIO = "0000:00:1e.1"
 SHARED = {
     "apiVersion": "resource.nvidia.com/v1beta1",
     "kind": "GpuConfig",
@@ -39,7 +47,8 @@ REF = ClaimRef(ClaimUID(UID), "c", "team-a")
 
 def node(folder: Path, kind: str) -> GpuNode:
     """The node of the story, with the claim in its API."""
-    one = GpuNode(folder, options=PublishOptions(dynamic_mig=kind != "mps"))
+    options = PublishOptions(dynamic_mig=kind in ("gpu", "mig"), passthrough=kind == "vfio")
+    one = GpuNode(folder, "t4" if kind == "vfio" else "dgx-h100", options=options)
     one.claim("c", DEVICES[kind], configs=[SHARED] if kind == "mps" else None)
     one.api.objects["/apis/resource.k8s.io/v1/namespaces/team-a/resourceclaims/c"]["metadata"]["uid"] = UID
     return one
@@ -85,14 +94,37 @@ def arm(killer: Killer, folder: Path) -> None:
     Path.unlink = killer.around(Path.unlink, in_folder)  # type: ignore[method-assign]
     shutil.rmtree = killer.around(shutil.rmtree, in_folder)  # type: ignore[assignment]
     subprocess.Popen.__init__ = killer.around(subprocess.Popen.__init__, always)  # type: ignore[method-assign]
-    for name in ("create_mig", "destroy_mig", "set_mig_mode", "set_exclusive"):
+    for name in ("create_mig", "destroy_mig", "set_mig_mode", "set_exclusive", "set_persistence"):
         setattr(SimulatedMachine, name, killer.around(getattr(SimulatedMachine, name), always))
+    for name in ("store", "load_module"):
+        setattr(SimulatedBus, name, killer.around(getattr(SimulatedBus, name), always))
 
 
-async def live(folder: Path, when: int, kind: str) -> None:
+def take_out(what: str) -> None:
+    """Go without something that guards a prepare."""
+    if what == "intent":
+
+        async def unwritten(*_: Any) -> None:
+            return None
+
+        Journal.append = unwritten  # type: ignore[method-assign]
+    elif what == "notes":
+        complete = ClaimLedger.begin
+
+        async def begin(ledger: ClaimLedger, *arguments: Any, detail: Any, **options: Any) -> Any:
+            return await complete(ledger, *arguments, detail={**detail, "notes": {}}, **options)
+
+        ClaimLedger.begin = begin  # type: ignore[method-assign]
+
+
+async def live(folder: Path, when: int, kind: str, without: str) -> None:
     """A driver's life, without its sockets: prepare one claim and unprepare it."""
     one = node(folder, kind)
     one.build()
+    if kind == "vfio":
+        gpu = one.machine.gpus()[0].bus_id
+        one.machine.bus.add_function(gpu, AUDIO, kind="0x040300", driver="snd_hda_intel")
+    take_out(without)
     inner = one.driver._node
     await inner._recover()
     arm(Killer(when), folder)
@@ -102,7 +134,7 @@ async def live(folder: Path, when: int, kind: str) -> None:
     assert not error, error
 
 
-def main(folder: Path, kind: str) -> None:
+def main(folder: Path, kind: str, without: str = "") -> None:
     point = 1
     while True:
         own = folder / str(point)
@@ -110,7 +142,7 @@ def main(folder: Path, kind: str) -> None:
         child = os.fork()
         if child == 0:
             try:
-                asyncio.run(live(own, point, kind))
+                asyncio.run(live(own, point, kind, without))
             except BaseException:
                 traceback.print_exc()
                 os._exit(1)
@@ -124,4 +156,4 @@ def main(folder: Path, kind: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -17,6 +17,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from drakkar.drivers.gpu.configs import VfioOptions
@@ -213,8 +214,11 @@ class Passthrough:
                     reason="DeviceGone",
                     subject=one.address,
                 )
-            if not is_vfio(self.bus.driver(one.address)):
+            now = self.bus.driver(one.address)
+            if not is_vfio(now):
                 await self._take(device, one.address)
+            elif not is_vfio(one.driver):  # giving it back may have been cut off before anything but this was undone
+                await self._kernel(one.address, "overriding", partial(self.bus.override, one.address, now))
         self._machine.poll()
 
     async def give_back(self, device: str, note: Note) -> None:
