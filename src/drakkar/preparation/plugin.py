@@ -19,10 +19,10 @@ from typing import Any
 
 from drakkar.errors import DrakkarError
 from drakkar.kube.clock import Clock, SystemClock
-from drakkar.kube.simulated import hold, simulated
+from drakkar.kube.simulated import hold
 from drakkar.preparation import services, stubs
 from drakkar.preparation.values import PluginHandler
-from drakkar.rpc import Server, loopback
+from drakkar.rpc import Server
 
 _log = logging.getLogger(__name__)
 _SOCKET_PATH_LIMIT = 107  # sun_path without its terminating zero
@@ -99,7 +99,6 @@ class PluginServer:
             await asyncio.gather(self._watcher, return_exceptions=True)
         for server in (self._registration, self._service):
             if server is not None:
-                await loopback.withdraw(server.path)
                 await server.kill()
 
     def alone(self) -> AbstractAsyncContextManager[None]:
@@ -114,8 +113,6 @@ class PluginServer:
         return versions
 
     async def _serve(self, path: Path, handlers: services.Handlers) -> Server:
-        if simulated(self._clock) is not None:
-            loopback.offer(path, handlers)
         server = Server(path, handlers)
         with hold(self._clock):
             try:
@@ -125,7 +122,6 @@ class PluginServer:
         return server
 
     async def _end(self, server: Server, grace: float = 0.0) -> None:
-        await loopback.withdraw(server.path, graceful=grace > 0)
         with hold(self._clock):
             await server.stop(grace)
 

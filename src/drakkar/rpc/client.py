@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
@@ -35,10 +35,15 @@ class Method(Protocol):
 
 
 class Channel:
-    """A connection to the server at a unix socket, made when it is needed and made again when it is lost."""
+    """A connection to the server at a unix socket, made when it is needed and made again when it is lost.
 
-    def __init__(self, path: Path | str) -> None:
+    Args:
+        sleep: how to wait between attempts to connect; that of a `drakkar.kube.clock.Clock` where time is an argument.
+    """
+
+    def __init__(self, path: Path | str, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self.path = str(path)
+        self._sleep = sleep
         self._connection: _Calling | None = None
         self._connecting = asyncio.Lock()
         self._closed = False
@@ -92,7 +97,7 @@ class Channel:
                 connection = await self._connect()
             except RpcError:
                 yield False
-                await asyncio.sleep(_RECONNECT_SECONDS[min(attempt, len(_RECONNECT_SECONDS) - 1)])
+                await self._sleep(_RECONNECT_SECONDS[min(attempt, len(_RECONNECT_SECONDS) - 1)])
                 attempt += 1
                 continue
             attempt = 0

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -59,6 +60,15 @@ def find(handlers: Mapping[str, Handler], path: str) -> Handler:
     return handler
 
 
+_served: Final[dict[str, int]] = {}
+"""The sockets that servers of this process listen on, by their real paths."""
+
+
+def served_here(path: Path | str) -> bool:
+    """Whether a server of this process listens at `path`."""
+    return os.path.realpath(path) in _served
+
+
 class Server:
     """Serves `handlers`, by the methods' full paths (`/package.Service/Method`), at one unix socket."""
 
@@ -68,6 +78,7 @@ class Server:
         self._connections: set[_Served] = set()
         self._socket: socket.socket | None = None
         self._inode = 0
+        self._real = ""
         self._joining: set[asyncio.Task[None]] = set()
         self._resting: asyncio.TimerHandle | None = None
 
@@ -87,6 +98,8 @@ class Server:
                 subject=str(self.path),
             ) from error
         self._socket = listening
+        self._real = os.path.realpath(self.path)
+        _served[self._real] = self._inode
         asyncio.get_running_loop().add_reader(listening, self._accept, listening)
 
     async def stop(self, grace: float = 0.0) -> None:
@@ -107,6 +120,8 @@ class Server:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
             self._socket = None
+            if _served.get(self._real) == self._inode:  # else another server of ours has taken the path over
+                del _served[self._real]
         await asyncio.gather(*self._joining, return_exceptions=True)
         calls = [call for connection in self._connections for call in connection.calls]
         if grace and calls:

@@ -14,16 +14,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
 from drakkar.cluster.kubelet.directory_watch import watch_directory
 from drakkar.errors import DrakkarError
 from drakkar.kube.clock import Clock
-from drakkar.kube.simulated import hold, simulated
+from drakkar.kube.simulated import hold
 from drakkar.preparation import stubs
-from drakkar.rpc import Channel, RpcError, loopback
+from drakkar.rpc import Channel, RpcError, served_here
 
 CALL_TIMEOUT: Final = 45.0
 WIPE_DELAY: Final = 30.0
@@ -47,7 +47,7 @@ class Plugin:
         self.version = next(version for version in stubs.DRA_VERSIONS if f"{version}.DRAPlugin" in versions)
         self.health_version = next((v for v in stubs.HEALTH_VERSIONS if f"{v}.DRAResourceHealth" in versions), None)
         self.connected = True
-        self.channel = _channel(endpoint, clock)
+        self.channel = Channel(endpoint, sleep=clock.sleep)
         service = stubs.dra(self.version)
         self._messages = service.messages
         self._prepare, self._unprepare = service.prepare, service.unprepare
@@ -193,20 +193,21 @@ class PluginRegistry:
 
     async def _introduce(self, path: Path) -> Plugin | None:
         service = stubs.registration()
-        async with _channel(path, self._clock) as channel, _holding(channel, self._clock):
-            info = await channel.call(service.get_info, service.messages.InfoRequest(), _REGISTRATION_TIMEOUT)
-            refusal = _refusal(info)
-            if refusal:
-                _log.warning("plugin %s refused: %s", path.name, refusal)
-            else:
-                self._order += 1
-                endpoint = info.endpoint or str(path)
-                plugin = Plugin(info.name, endpoint, list(info.supported_versions), self._order, self._clock)
-                self._plugins[path] = plugin
-                self._cancel_wipe(plugin.driver)
-                _log.info("DRA plugin %s registered (%s, %s)", plugin.driver, path.name, plugin.version)
-            status = service.messages.RegistrationStatus(plugin_registered=not refusal, error=refusal)
-            await channel.call(service.notify, status, _REGISTRATION_TIMEOUT)
+        async with Channel(path) as channel:
+            with _held(channel, self._clock):
+                info = await channel.call(service.get_info, service.messages.InfoRequest(), _REGISTRATION_TIMEOUT)
+                refusal = _refusal(info)
+                if refusal:
+                    _log.warning("plugin %s refused: %s", path.name, refusal)
+                else:
+                    self._order += 1
+                    endpoint = info.endpoint or str(path)
+                    plugin = Plugin(info.name, endpoint, list(info.supported_versions), self._order, self._clock)
+                    self._plugins[path] = plugin
+                    self._cancel_wipe(plugin.driver)
+                    _log.info("DRA plugin %s registered (%s, %s)", plugin.driver, path.name, plugin.version)
+                status = service.messages.RegistrationStatus(plugin_registered=not refusal, error=refusal)
+                await channel.call(service.notify, status, _REGISTRATION_TIMEOUT)
         if refusal:
             return None
         self._changed()
@@ -253,18 +254,6 @@ def _refusal(info: Any) -> str:
     return ""
 
 
-def _channel(path: str | Path, clock: Clock) -> Channel | loopback.LoopbackChannel:
-    """A channel to the driver behind a socket; see `drakkar.rpc.loopback`."""
-    direct = loopback.channel(path) if simulated(clock) is not None else None
-    return direct or Channel(path)
-
-
-def _held(channel: Channel | loopback.LoopbackChannel, clock: Clock) -> contextlib.AbstractContextManager[None]:
+def _held(channel: Channel, clock: Clock) -> contextlib.AbstractContextManager[None]:
     """Simulated time waits for drivers that are processes of their own; those in here may be waiting for it."""
-    return contextlib.nullcontext() if isinstance(channel, loopback.LoopbackChannel) else hold(clock)
-
-
-@contextlib.asynccontextmanager
-async def _holding(channel: Channel | loopback.LoopbackChannel, clock: Clock) -> AsyncIterator[None]:
-    with _held(channel, clock):
-        yield
+    return contextlib.nullcontext() if served_here(channel.path) else hold(clock)
