@@ -141,6 +141,28 @@ def test_a_device_of_a_claim_that_goes_away_is_handed_over_in_the_call(
     on(GpuNode(tmp_path), story)
 
 
+@pytest.mark.parametrize("status", [403, 429, 503])
+@pytest.mark.parametrize("of", ["new", "old", "pod"])
+def test_a_moments_trouble_of_the_api_server_is_no_failed_prepare(tmp_path: Path, of: str, status: int) -> None:
+    """The kubelet would come back after 60 to 90 s; neither the claim, nor its holder, nor the holder's pod is lost."""
+
+    async def story(node: GpuNode) -> None:
+        old, new = node.claim("old", "gpu-0", pods=("p",)), node.claim("new", "gpu-0", pods=("q",))
+        assert (await node.prepare("old", old)).error == ""
+        node.api.put(f"{PODS}/p", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+        trouble = {"kind": "Status", "code": status, "reason": "Trouble", "message": "later"}
+        path = f"{PODS}/p" if of == "pod" else f"{CLAIMS}/{of}"
+        node.api.fail[f"GET {path}"] = ApiResponse(status, {}, trouble)
+        waiting = asyncio.ensure_future(node.prepare("new", new))
+        while node.api.fail:
+            await asyncio.sleep(0)
+        assert (await node.unprepare("old", old)).error == ""
+        assert (await waiting).error == ""
+        assert list(node.driver.claims) == [new]
+
+    on(GpuNode(tmp_path), story)
+
+
 def test_the_wait_for_a_holder_is_bounded(tmp_path: Path) -> None:
     clock = FakeClock()
 

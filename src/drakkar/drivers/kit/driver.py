@@ -25,14 +25,13 @@ from drakkar.drivers.kit.cdi_files import ClaimFiles
 from drakkar.drivers.kit.figures import Figures
 from drakkar.drivers.kit.kind import DeviceKind, Health, PreparationError
 from drakkar.drivers.kit.metadata import MetadataFiles
+from drakkar.drivers.kit.reading import read_claim
 from drakkar.drivers.kit.takeover import Predecessor
 from drakkar.errors import DrakkarError
 from drakkar.inventory.publishing import SlicePublisher
-from drakkar.kube.apierrors import ApiError
 from drakkar.kube.client import Client
 from drakkar.kube.clock import Clock, SystemClock
 from drakkar.kube.events import EventRecorder
-from drakkar.kube.resources import RESOURCE_CLAIMS
 from drakkar.preparation.claims import PREPARED, ClaimLedger, DeviceBusyError, HeldClaim
 from drakkar.preparation.journal import boot_id as host_boot_id
 from drakkar.preparation.locks import DeviceLocks
@@ -324,13 +323,13 @@ class NodeDriver:
             held = self._claims.claims.get(ref.uid)
             if held is not None and held.state == PREPARED:
                 return self._once_more(held)
+            deadline = self._clock.monotonic() + handover.WAIT_SECONDS
             with self._span("read claim"):
-                found = await self._fetch(ref)
+                found = await read_claim(self._client, self._clock, ref, until=deadline)
             claim = allocated_claim(ref, found, driver=self.driver_name, pool=self.node_name)
             if not claim.devices:
                 return PrepareResult()
             self.kind.check(claim)
-            deadline = self._clock.monotonic() + handover.WAIT_SECONDS
             while True:
                 with self._span("wait for holders"):
                     await self._await_holders(claim, deadline)
@@ -424,16 +423,6 @@ class NodeDriver:
             self._follow_claims()
             return PrepareResult()
 
-    async def _fetch(self, ref: ClaimRef) -> Mapping[str, Any]:
-        try:
-            return await self._client.get(RESOURCE_CLAIMS, ref.name, ref.namespace)
-        except ApiError as error:
-            if not error.not_found:
-                raise
-            raise PreparationError(
-                f"claim {ref.namespace}/{ref.name} does not exist", reason="ClaimNotFound", subject=str(ref)
-            ) from None
-
     # --- who holds what ---------------------------------------------------------------------------------------------
 
     async def _await_holders(self, claim: AllocatedClaim, deadline: float) -> None:
@@ -443,7 +432,7 @@ class NodeDriver:
             if busy is None:
                 return
             device, holder = busy
-            reason = await handover.why_it_stays(self._client, holder)
+            reason = await handover.why_it_stays(self._client, self._clock, holder, until=deadline)
             left = deadline - self._clock.monotonic()
             if self._holder_in_the_way(claim) != busy:
                 continue

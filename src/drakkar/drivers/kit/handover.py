@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from drakkar.drivers.kit.reading import read
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.client import Client
 from drakkar.kube.clock import Clock
@@ -49,16 +50,17 @@ class Releases:
             await asyncio.gather(release, timer, return_exceptions=True)
 
 
-async def why_it_stays(client: Client, holder: HeldClaim) -> str:
+async def why_it_stays(client: Client, clock: Clock, holder: HeldClaim, *, until: float) -> str:
     """Why the holder will not release its devices by itself; empty if it is going away.
 
     It goes when its claim is gone, replaced, being deleted, no longer allocated or reserved for nobody, or when every
     pod it is reserved for is gone, being deleted or finished. A client with a node's rights may not even read what no
-    pod of the node refers to any more: being refused means the same as being told that it is gone.
+    pod of the node refers to any more: being refused means the same as being told that it is gone. A server that
+    cannot answer is asked again `until` the call must end (monotonic seconds).
     """
     ref = holder.claim
     try:
-        claim = await client.get(RESOURCE_CLAIMS, ref.name, ref.namespace)
+        claim = await read(client, clock, RESOURCE_CLAIMS, ref.name, ref.namespace, until=until)
     except ApiError as error:
         if _out_of_sight(error):
             return ""
@@ -70,14 +72,14 @@ async def why_it_stays(client: Client, holder: HeldClaim) -> str:
     for consumer in status.get("reservedFor") or ():
         if consumer.get("resource") != "pods":
             return f"it is reserved for {consumer.get('resource')} {consumer.get('name')}"
-        if await _lives(client, ref.namespace, consumer):
+        if await _lives(client, clock, ref.namespace, consumer, until):
             return f"it is in use by pod {ref.namespace}/{consumer['name']}"
     return ""
 
 
-async def _lives(client: Client, namespace: str, consumer: Mapping[str, Any]) -> bool:
+async def _lives(client: Client, clock: Clock, namespace: str, consumer: Mapping[str, Any], until: float) -> bool:
     try:
-        pod = await client.get(PODS, consumer["name"], namespace)
+        pod = await read(client, clock, PODS, consumer["name"], namespace, until=until)
     except ApiError as error:
         if _out_of_sight(error):
             return False
