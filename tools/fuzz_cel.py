@@ -342,8 +342,7 @@ def random_case(seed: int) -> tuple[Json, Part | None]:
     """A case in the format of the oracle and the tree of its expression; equal seeds give equal cases."""
     rng = random.Random(seed)
     if rng.random() < FROM_THE_GRID:
-        number, place = rng.randrange(len(fuzz_cel_grid.calls())), rng.randrange(len(fuzz_cel_grid.ENVIRONMENTS))
-        return fuzz_cel_grid.grid_case(number, place), None
+        return fuzz_cel_grid.random_case(rng, str(seed)), None
     env = "stored" if rng.random() < 0.7 else "new"
     features = {name: rng.random() < 0.5 for name in ("consumableCapacity", "listTypeAttributes") if env == "new"}
     tree: Part | None = None

@@ -139,13 +139,12 @@ def overloads() -> tuple[Overload, ...]:
 
 
 @cache
-def calls() -> tuple[tuple[Call, bool], ...]:
-    """All calls, and whether they are asked in one more environment."""
+def calls_of(overload: Overload) -> tuple[tuple[Call, bool], ...]:
+    """The calls of one overload, and whether they are worth asking in one more environment."""
     found: dict[Call, bool] = {}
-    for overload in overloads():
-        for kind, makes in _KINDS.items():
-            for call in makes(overload):
-                found.setdefault(call, kind == "shapes")
+    for kind, makes in _KINDS.items():
+        for call in makes(overload):
+            found.setdefault(call, kind == "shapes")
     return tuple(found.items())
 
 
@@ -300,26 +299,26 @@ _ANYTHING: Final = tuple(
 )
 
 
-def grid_case(number: int, environment: int) -> Json:
-    """A case in the oracle's format: what the call with this number gives, in this environment."""
-    call = calls()[number][0]
-    return {
-        "name": f"grid/{number}-{environment}",
-        "expression": judged(call),
-        "device": DEVICE,
-        **ENVIRONMENTS[environment],
-    }
+def random_case(rng: random.Random, name: str) -> Json:
+    """A case of the grid; every overload is as likely."""
+    call, _ = rng.choice(calls_of(rng.choice(overloads())))
+    return grid_case(call, rng.randrange(len(ENVIRONMENTS)), name)
+
+
+def grid_case(call: Call, environment: int, name: str) -> Json:
+    """A case in the oracle's format: what the call gives, in this environment."""
+    return {"name": f"grid/{name}", "expression": judged(call), "device": DEVICE, **ENVIRONMENTS[environment]}
 
 
 def cases(seed: int) -> Iterator[Json]:
     """The whole grid in an order of the seed's: what depends on it in three environments, the rest in two."""
     order = []
-    for number, (_, shaped) in enumerate(calls()):
-        order += [(number, 0), (number, 2 + number % (len(ENVIRONMENTS) - 2))]
-        if shaped:
-            order.append((number, 1))
+    for overload in overloads():
+        for number, (call, shaped) in enumerate(calls_of(overload)):
+            chosen = (0, 2 + number % (len(ENVIRONMENTS) - 2), *([1] if shaped else []))
+            order += [(call, environment, f"{overload.id}-{number}-{environment}") for environment in chosen]
     random.Random(seed).shuffle(order)
-    return (grid_case(number, environment) for number, environment in order)
+    return (grid_case(*one) for one in order)
 
 
 @lru_cache(maxsize=4096)

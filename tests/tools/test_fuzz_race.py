@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tools import fuzz_allocation, fuzz_cel, fuzz_race
+from tools import fuzz_allocation, fuzz_cel, fuzz_cel_grid, fuzz_race
 from tools.oracles import Oracle, OracleError, names, program
 
 Json = dict[str, Any]
@@ -124,3 +124,41 @@ def test_made_expressions_are_equal_for_equal_seeds_and_mostly_compile() -> None
     answers = [fuzz_cel.ours(case) for case in cases]
     assert sum(answer["compileError"] is None for answer in answers) > 20
     assert any(answer["result"] is not None for answer in answers)
+
+
+def test_all_differences_are_gathered_by_what_differs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def doubts(case: Json, answer: Json) -> Json:
+        if answer["estimatedCost"] is not None:
+            answer["estimatedCost"] += 1
+        elif answer["compileError"] is not None:
+            answer["compileError"] = "upstream says '7 words' here"
+        return answer
+
+    race_with(monkeypatch, doubts, fuzz_cel)
+    monkeypatch.setattr(fuzz_race, "GROUP_SECONDS", 0.0)
+    assert fuzz_race.main(["cel", "--seconds", "0.5", "--seed", "1", "--all"]) == 1
+    shown = capsys.readouterr().out
+    assert "× cel | estimatedCost | less than upstream\n" in shown
+    assert "× cel | compileError | " in shown
+    assert "| upstream says … here\n" in shown
+    assert shown.splitlines()[-1].endswith(" differences")
+
+
+def test_a_room_without_a_list_of_cases_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fuzz_race.main(["allocation", "--systematic"]) == 2
+    assert capsys.readouterr().err == "only cel has a list of cases\n"
+
+
+FIRST = fuzz_cel_grid.overloads()[:1]
+
+
+def test_the_list_is_raced_to_its_end(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    race_with(monkeypatch, lambda case, answer: answer, fuzz_cel)
+    monkeypatch.setattr(fuzz_cel_grid, "overloads", lambda: FIRST)
+    monkeypatch.setattr(fuzz_cel_grid, "calls_of", lambda _: (("1 + 1", True), ("size('a')", False)))
+    assert fuzz_race.main(["--seconds", "60", "--seed", "1", "--systematic"]) == 0
+    shown = capsys.readouterr().out
+    assert "cel: 5 cases" in shown
+    assert "the whole list" in shown

@@ -161,6 +161,7 @@ class RealCluster:
     def _begin(self) -> None:
         at = self.layout
         write_configuration(at)
+        _mount_in_memory(at.cdi)  # /run of a node is a tmpfs, too
         self._authority.issue("server", "kube-apiserver", hosts=("127.0.0.1", "localhost", "kubernetes", "10.97.0.1"))
         self._authority.issue("api-to-kubelet", "kube-apiserver-kubelet-client", ("system:masters",))
         self._authority.service_account_key()
@@ -254,6 +255,13 @@ def _end_shims(at: Layout) -> None:
                 line = (entry / "cmdline").read_bytes().decode(errors="replace")
                 if "containerd-shim" in line and f"{at.runtime_socket}" in line:
                     os.kill(int(entry.name), signal.SIGKILL)
+
+
+def _mount_in_memory(folder: Path) -> None:
+    command = ["mount", "-t", "tmpfs", "-o", "mode=755,size=64m", "tmpfs", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RealClusterError(f"cannot mount a tmpfs on {folder}: {done.stderr.strip()}")
 
 
 def _unmount_below(folder: Path) -> None:

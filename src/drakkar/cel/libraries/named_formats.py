@@ -56,8 +56,9 @@ _LABEL_VALUE_TEXT: Final = (
 )
 
 
-def _too_long(text: str, limit: int) -> list[str]:
-    return [f"must be no more than {limit} bytes"] if len(text.encode()) > limit else []
+def _too_long(text: str, limit: int, unit: str = "characters") -> list[str]:
+    """Upstream has two sets of checks: those of qualified names and label values say "bytes", which they all count."""
+    return [f"must be no more than {limit} {unit}"] if len(text.encode()) > limit else []
 
 
 def _label(text: str) -> list[str]:
@@ -67,8 +68,8 @@ def _label(text: str) -> list[str]:
     return problems
 
 
-def _subdomain(text: str) -> list[str]:
-    problems = _too_long(text, _MAX_SUBDOMAIN)
+def _subdomain(text: str, unit: str = "characters") -> list[str]:
+    problems = _too_long(text, _MAX_SUBDOMAIN, unit)
     return problems if _SUBDOMAIN.fullmatch(text) else [*problems, _SUBDOMAIN_TEXT]
 
 
@@ -82,22 +83,22 @@ def _qualified_name(text: str) -> list[str]:
     problems: list[str] = []
     if len(parts) > 2:
         prefixed = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        return [f"a qualified name {_QUALIFIED_TEXT} {prefixed}"]
+        return [f"a valid label key {_QUALIFIED_TEXT} {prefixed}"]
     if len(parts) == 2:
         if not parts[0]:
             problems.append("prefix part must be non-empty")
         else:
-            problems += [f"prefix part {problem}" for problem in _subdomain(parts[0])]
+            problems += [f"prefix part {problem}" for problem in _subdomain(parts[0], "bytes")]
     name = parts[-1]
     if not name:
         problems.append("name part must be non-empty")
     else:
-        problems += [f"name part {problem}" for problem in _too_long(name, _MAX_LABEL)]
+        problems += [f"name part {problem}" for problem in _too_long(name, _MAX_LABEL, "bytes")]
     return problems if _QUALIFIED.fullmatch(name) else [*problems, f"name part {_QUALIFIED_TEXT}"]
 
 
 def _label_value(text: str) -> list[str]:
-    problems = _too_long(text, _MAX_LABEL)
+    problems = _too_long(text, _MAX_LABEL, "bytes")
     return problems if _LABEL_VALUE.fullmatch(text) else [*problems, _LABEL_VALUE_TEXT]
 
 

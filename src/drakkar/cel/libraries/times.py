@@ -64,14 +64,23 @@ def parse_duration(text: str) -> int | None:
             return None
         if int(whole or 0) > 1 << 63:
             return None
-        total += int(whole or 0) * unit
-        if fraction:
-            total += int(fraction[:18]) * unit // 10 ** len(fraction[:18])
+        total += int(whole or 0) * unit + _fraction(fraction, unit)
         if total > 1 << 63:
             return None
         position = part.end()
     total *= sign
     return total if INT_MIN <= total <= INT_MAX else None
+
+
+def _fraction(digits: str, unit: int) -> int:
+    """The nanoseconds of a fraction, in doubles and with as many digits as 63 bits hold, as Go computes it."""
+    number, scale = 0, 1.0
+    for digit in digits:
+        following = number * 10 + int(digit)
+        if number > INT_MAX // 10 or following > 1 << 63:
+            break
+        number, scale = following, scale * 10
+    return int(number * (unit / scale))
 
 
 def duration_text(nanos: int) -> str:
