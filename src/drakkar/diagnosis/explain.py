@@ -23,6 +23,7 @@ from drakkar.diagnosis import (
     upgrades,
     workloads,
 )
+from drakkar.diagnosis.autoscaling import with_autoscaler
 from drakkar.diagnosis.defects import affecting
 from drakkar.diagnosis.on_node import on_node
 from drakkar.diagnosis.situation import Situation
@@ -98,6 +99,7 @@ def explain(snapshot: Snapshot, target: str, *, namespace: str = "default", node
         wider = sorted((found for found in _wider(situation) if _is_about(found, obj)), key=rank)
         finding = wider[0] if wider else finding
     finding = within_what_was_read(snapshot, _with_changes(situation, finding))
+    finding = with_autoscaler(snapshot, _subject(snapshot, finding) or obj, finding)
     records = tuple(_records(situation, obj))[:_SHOWN_RECORDS]
     return Verdict(reference(obj), finding, records, snapshot.unread, affecting(snapshot, finding.cause))
 
@@ -126,6 +128,8 @@ def best_of(situation: Situation, gathered: Gathered) -> Verdict:
     if twin := gathered.twins.get(best.subject):
         best = workloads.pod_finding(situation, twin)
     best = within_what_was_read(snapshot, _with_changes(situation, best))
+    if (pod := _subject(snapshot, best)) is not None:
+        best = with_autoscaler(snapshot, pod, best)
     records: list[EvidenceRecord] = []
     for subject in (best.subject, *sorted(best.affects)):
         kind, _, rest = subject.partition("/")
@@ -156,10 +160,15 @@ def _own_finding(situation: Situation, obj: Object) -> Finding:
 
 
 def _with_changes(situation: Situation, finding: Finding) -> Finding:
+    pod = _subject(situation.snapshot, finding)
+    return finding if pod is None else allocation.with_changes(situation, pod, finding)
+
+
+def _subject(snapshot: Snapshot, finding: Finding) -> Object | None:
+    """The pod that a finding is about, if it is about one."""
     kind, _, rest = finding.subject.partition("/")
     space, _, name = rest.rpartition("/")
-    pod = situation.snapshot.get("Pod", name, space) if kind == "Pod" else None
-    return finding if pod is None else allocation.with_changes(situation, pod, finding)
+    return snapshot.get("Pod", name, space) if kind == "Pod" else None
 
 
 def within_what_was_read(snapshot: Snapshot, finding: Finding) -> Finding:

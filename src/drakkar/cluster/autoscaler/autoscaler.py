@@ -305,10 +305,11 @@ class Autoscaler:
     async def _shrink(self, facts: Iterable[NodeFact], now: float) -> None:
         settings, actuator = self._settings, self._actuator
         groups = {group.name: group for group in self._provider.groups}
+        starting = {name for one in self.registry.health.values() for name in one.not_started}
         candidates = [
             Candidate(fact.name, groups[fact.group], fact.ready)
             for fact in facts
-            if not fact.going and fact.name in self._cluster.view.nodes
+            if not fact.going and fact.name not in starting and fact.name in self._cluster.view.nodes
         ]
         rules = DrainRules(settings, Budgets(self._budgets.list()), self._cluster.now)
         self.scale_down.update(self._cluster, candidates, rules, going=actuator.draining, now=now)

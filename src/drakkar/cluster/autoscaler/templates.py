@@ -79,8 +79,10 @@ def from_node(group: NodeGroup, node: Object, slices: Sequence[Object]) -> NodeT
         for taint in spec.get("taints") or ()
         if taint.get("key") not in _OF_THE_MOMENT and not is_startup_taint(group, taint)
     ]
-    metadata = node["metadata"]
-    return NodeTemplate({**node, "metadata": metadata, "spec": {**spec, "taints": taints}}, tuple(slices))
+    return NodeTemplate(
+        {**node, "kind": "Node", "spec": {**spec, "taints": taints}},
+        tuple({**piece, "kind": "ResourceSlice"} for piece in slices),  # items of lists do not say their kind
+    )
 
 
 def is_startup_taint(group: NodeGroup, taint: Mapping[str, Any]) -> bool:
