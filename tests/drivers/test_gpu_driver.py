@@ -154,7 +154,9 @@ def test_a_moments_trouble_of_the_api_server_is_no_failed_prepare(tmp_path: Path
         path = f"{PODS}/p" if of == "pod" else f"{CLAIMS}/{of}"
         node.api.fail[f"GET {path}"] = ApiResponse(status, {}, trouble)
         waiting = asyncio.ensure_future(node.prepare("new", new))
-        while node.api.fail:
+        for _ in range(100_000):
+            if not node.api.fail:
+                break
             await asyncio.sleep(0)
         assert (await node.unprepare("old", old)).error == ""
         assert (await waiting).error == ""
