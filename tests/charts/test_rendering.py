@@ -125,6 +125,19 @@ def test_the_driver_may_do_no_more_than_the_embedded_cluster_lets_it(helm: str) 
     assert claims["verbs"] == ["get", "list"]
 
 
+def test_kubelets_may_read_claims_before_the_node_authorizer_knows_the_pod(helm: str) -> None:
+    """Else the kubelet is refused now and then, and comes back after 60 to 90 s; reading is all they get."""
+    objects = rendered(helm)
+    assert of_kind(objects, "ClusterRole")["gpu-drakkar-kubelets"]["rules"] == [
+        {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": ["get"]}
+    ]
+    binding = of_kind(objects, "ClusterRoleBinding")["gpu-drakkar-kubelets"]
+    assert binding["roleRef"]["name"] == "gpu-drakkar-kubelets"
+    assert [(one["kind"], one["name"]) for one in binding["subjects"]] == [("Group", "system:nodes")]
+    without = rendered(helm, "--set", "rbac.kubeletsReadClaims=false")
+    assert not [one for one in without if one["metadata"]["name"].endswith("-kubelets")]
+
+
 def test_nothing_is_allowed_to_everybody(helm: str) -> None:
     for role in of_kind(rendered(helm, *EVERYTHING), "ClusterRole").values():
         for rule in role["rules"]:
