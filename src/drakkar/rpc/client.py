@@ -1,4 +1,4 @@
-"""A gRPC client on a unix socket: calls with time limits, streams, and whether the other side is there.
+"""A gRPC client, on unix sockets and on TCP without TLS: calls with time limits, streams, and whether the other side is there.
 
 A call on a connection that is lost fails with UNAVAILABLE and is not tried again: what it did, nobody knows. The next
 one connects anew. Texts of what went wrong are those of Go's client, since it is a kubelet that says them.
@@ -35,14 +35,18 @@ class Method(Protocol):
 
 
 class Channel:
-    """A connection to the server at a unix socket, made when it is needed and made again when it is lost.
+    """A connection to a server, made when it is needed and made again when it is lost.
 
     Args:
+        path: its unix socket, or (host, port) for one without TLS.
         sleep: how to wait between attempts to connect; that of a `drakkar.kube.clock.Clock` where time is an argument.
     """
 
-    def __init__(self, path: Path | str, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        self.path = str(path)
+    def __init__(
+        self, path: Path | str | tuple[str, int], *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        self._address = path if isinstance(path, tuple) else None
+        self.path = "{}:{}".format(*path) if isinstance(path, tuple) else str(path)
         self._sleep = sleep
         self._connection: _Calling | None = None
         self._connecting = asyncio.Lock()
@@ -127,12 +131,13 @@ class Channel:
                 return present
             loop = asyncio.get_running_loop()
             try:
-                _, made = await loop.create_unix_connection(_Calling, self.path)
+                if self._address is not None:
+                    _, made = await loop.create_connection(_Calling, *self._address)
+                else:
+                    _, made = await loop.create_unix_connection(_Calling, self.path)
             except OSError as error:
                 why = (os.strerror(error.errno) if error.errno else str(error)).lower()
-                text = (
-                    f'connection error: desc = "transport: Error while dialing: dial unix {self.path}: connect: {why}"'
-                )
+                text = f'connection error: desc = "transport: Error while dialing: dial {"tcp" if self._address else "unix"} {self.path}: connect: {why}"'
                 raise RpcError(Code.UNAVAILABLE, text) from None
             self._connection = made
             return made

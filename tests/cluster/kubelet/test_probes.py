@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,58 @@ def test_http_and_tcp_probes_reach_the_pod() -> None:
         texts = [message for _, reason, message in await world.events() if reason == "Unhealthy"]
         assert "Readiness probe failed: HTTP probe failed with statuscode: 503" in texts
         server.close()
+
+    run(test, driver=False)
+
+
+def test_grpc_probes_ask_the_health_service() -> None:
+    import grpc
+    import grpc.aio
+
+    messages = import_module("drakkar.cluster.kubelet.generated.grpc_health_v1_pb2")
+    serving = {"": 1, "good": 1, "bad": 2}
+
+    async def check(request: Any, _context: Any) -> Any:
+        return messages.HealthCheckResponse(status=serving[request.service])
+
+    async def test(world: World) -> None:
+        servers, ports = [], []
+        for name in ("Health", "Other"):
+            server = grpc.aio.server()
+            method = grpc.unary_unary_rpc_method_handler(
+                check,
+                request_deserializer=messages.HealthCheckRequest.FromString,
+                response_serializer=messages.HealthCheckResponse.SerializeToString,
+            )
+            handlers = grpc.method_handlers_generic_handler(f"grpc.health.v1.{name}", {"Check": method})
+            server.add_generic_rpc_handlers((handlers,))
+            ports.append(server.add_insecure_port("127.0.0.1:0"))
+            await server.start()
+            servers.append(server)
+        probes = {
+            "good": {"grpc": {"port": ports[0], "service": "good"}},
+            "all": {"grpc": {"port": ports[0]}},
+            "bad": {"grpc": {"port": ports[0], "service": "bad"}},
+            "other": {"grpc": {"port": ports[1], "service": ""}},
+            "closed": {"grpc": {"port": 1, "service": ""}},
+        }
+        for name, probe in probes.items():
+            world.pod(name, containers=container("sleep 60", readinessProbe=probe | FAST))
+        await until(lambda: all(world.container(name).get("ready") for name in ("good", "all")))
+
+        async def said() -> str:
+            return "\n".join([message for _, reason, message in await world.events() if reason == "Unhealthy"])
+
+        for expected in (
+            'Readiness probe failed: service unhealthy (responded with "NOT_SERVING")',
+            "Readiness probe failed: error: this server does not implement the grpc health protocol",
+            "Readiness probe failed: error: health rpc probe failed: rpc error: code = Unavailable desc = connection error",
+        ):
+            while expected not in await said():
+                await asyncio.sleep(0.05)
+        assert not any(world.container(name)["ready"] for name in ("bad", "other", "closed"))
+        for server in servers:
+            await server.stop(None)
 
     run(test, driver=False)
 

@@ -1,4 +1,4 @@
-"""Liveness, readiness and startup probes: exec, HTTP and TCP.
+"""Liveness, readiness and startup probes: exec, HTTP, TCP and gRPC.
 
 A container without probes is started and ready as soon as it runs. A startup probe holds the other two back until it
 has succeeded once; readiness only says whether traffic should come; a failed liveness (or startup) probe ends the
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any, Final
 
 from drakkar.cluster.kubelet.container_state import ContainerState
@@ -18,6 +19,8 @@ from drakkar.cluster.kubelet.launcher import Node
 from drakkar.cluster.kubelet.podspec import Spec
 from drakkar.cluster.runtimes.runtime import ExecRequest
 from drakkar.errors import DrakkarError
+from drakkar.preparation.stubs import Method
+from drakkar.rpc import Channel, Code, RpcError
 
 _KINDS: Final = {"startup": "startupProbe", "readiness": "readinessProbe", "liveness": "livenessProbe"}
 _OUTPUT_LIMIT: Final = 10 * 1024
@@ -143,7 +146,9 @@ class Probes:
             del reader
             writer.close()
             return ""
-        return "" if not probe.get("grpc") else "grpc probes are not supported here"
+        if probe.get("grpc"):
+            return await _grpc(probe["grpc"], self._address(probe["grpc"]))
+        return ""
 
     def _address(self, action: Mapping[str, Any]) -> str:
         return action.get("host") or "127.0.0.1"
@@ -186,6 +191,22 @@ async def _http(action: Mapping[str, Any], host: str, spec: Spec) -> str:
             await writer.wait_closed()
     code = int(status_line[1]) if len(status_line) > 1 and status_line[1].isdigit() else 0
     return "" if 200 <= code < 400 else f"HTTP probe failed with statuscode: {code}"
+
+
+async def _grpc(action: Mapping[str, Any], host: str) -> str:
+    """Ask `grpc.health.v1.Health`; texts are those of Kubernetes' prober."""
+    messages = import_module("drakkar.cluster.kubelet.generated.grpc_health_v1_pb2")
+    check = Method("/grpc.health.v1.Health/Check", messages.HealthCheckRequest, messages.HealthCheckResponse)
+    try:
+        async with Channel((host, int(action["port"]))) as channel:
+            answer = await channel.call(check, check.request(service=action.get("service") or ""))
+    except RpcError as error:
+        if error.code is Code.UNIMPLEMENTED:
+            absent = "this server does not implement the grpc health protocol (grpc.health.v1.Health)"
+            return f"error: {absent}: {error.details}"
+        return f"error: health rpc probe failed: {error}"
+    status = messages.HealthCheckResponse.ServingStatus.Name(answer.status)
+    return "" if status == "SERVING" else f'service unhealthy (responded with "{status}")'
 
 
 def _port(port: Any, spec: Spec) -> int:
