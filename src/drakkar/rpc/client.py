@@ -1,4 +1,4 @@
-"""A gRPC client, on unix sockets and on TCP without TLS: calls with time limits, streams, and whether the other side is there.
+"""A gRPC client, on unix sockets and TCP: calls with time limits, streams, and whether the other side is there.
 
 A call on a connection that is lost fails with UNAVAILABLE and is not tried again: what it did, nobody knows. The next
 one connects anew. Texts of what went wrong are those of Go's client, since it is a kubelet that says them.
@@ -137,8 +137,9 @@ class Channel:
                     _, made = await loop.create_unix_connection(_Calling, self.path)
             except OSError as error:
                 why = (os.strerror(error.errno) if error.errno else str(error)).lower()
-                text = f'connection error: desc = "transport: Error while dialing: dial {"tcp" if self._address else "unix"} {self.path}: connect: {why}"'
-                raise RpcError(Code.UNAVAILABLE, text) from None
+                kind = "tcp" if self._address else "unix"
+                text = f"transport: Error while dialing: dial {kind} {self.path}: connect: {why}"
+                raise RpcError(Code.UNAVAILABLE, f'connection error: desc = "{text}"') from None
             self._connection = made
             return made
 
