@@ -68,7 +68,7 @@ def simulated_clock(speed: float | None, *, start: str = "") -> SimulatedClock:
 def parse_lasting(text: str) -> float:
     """Seconds of ``24h``, ``90m`` or ``30d``. Raises `DrakkarError`."""
     days = text[:-1] if text[-1:] == "d" else ""
-    nanoseconds = int(days) * _DAY if days.isdecimal() else parse_duration(text)
+    nanoseconds = int(days) * _DAY if days.isascii() and days.isdecimal() else parse_duration(text)
     if nanoseconds is None or not 0 < nanoseconds <= _LONGEST * _DAY:
         raise DrakkarError(
             f"{text!r} is no duration", reason="InvalidDuration", subject="--for", expected="90m, 24h, or 30d"

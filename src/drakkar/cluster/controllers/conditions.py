@@ -55,4 +55,5 @@ def as_patch(present: Iterable[Condition], changed: Iterable[Condition]) -> dict
     wanted = list(changed)
     order = [one["type"] for one in present]
     order += [one["type"] for one in wanted if one["type"] not in order]
+    wanted.sort(key=lambda one: order.index(one["type"]))  # a server refuses a patch in another order than it names
     return {"$setElementOrder/conditions": [{"type": type} for type in order], "conditions": wanted}
