@@ -144,6 +144,29 @@ def test_a_late_driver_is_published_within_two_seconds_of_its_coming(on: Any) ->
     on("smallest-t4", story, clock=clock, served=not_loaded)
 
 
+def test_a_restarted_driver_still_taints_a_gpu_that_needs_a_reset(on: Any) -> None:
+    def taints(node: NvmlNode) -> set[str]:
+        devices = [device for obj in node.api.under(SLICES) for device in obj["spec"].get("devices", ())]
+        return {taint["key"] for device in devices for taint in device.get("taints", ())}
+
+    async def story(node: NvmlNode) -> None:
+        with node.served.open("a") as file:
+            file.write("xid\t0\t48\n")
+        node.machine.poll()
+        node.driver._look()
+        await node.published()
+        assert taints(node) == {"gpu.nvidia.com/xid"}
+        await node.stop()
+        node.machine.close()
+        node.build()
+        assert not any(gpu.xids for gpu in node.machine.devices())  # NVML tells it once, to whoever listens then
+        await node.start()
+        await node.published()
+        assert taints(node) == {"gpu.nvidia.com/xid"}
+
+    on("smallest-t4", story)
+
+
 def test_paths_are_the_hosts_where_the_driver_root_is_a_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if os.geteuid() != 0:
         missing("root", "needs root: trees have device nodes with owners")

@@ -297,7 +297,7 @@ def test_a_signal_tells_where_the_driver_is_and_disturbs_nothing(world: World) -
 
 
 def test_a_container_reads_what_its_device_is(world: World) -> None:
-    """KEP-5304: the file of a template's claim, as the slice has it; another container of the pod without it has none."""
+    """KEP-5304: the file of a template's claim, as the slice has it; another container has none."""
     world.drivers(DriverSetup(options=("--device-metadata",)))
     show = "cat /var/run/kubernetes.io/dra-device-attributes/*/*/*/* 2>&1 | sed 's/^/NODE /'; echo SEEN; sleep 3600"
     with_it = {"name": "main", "command": ["sh", "-c", show]}

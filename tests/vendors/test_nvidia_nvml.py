@@ -22,6 +22,7 @@ from drakkar.vendors.nvidia.nvml import NvmlError, find_library, structs
 from drakkar.vendors.nvidia.nvml_machine import NvmlMachine
 from drakkar.vendors.nvidia.published import PublishOptions, published_pool
 from drakkar.vendors.nvidia.simulated import SimulatedMachine, build_machine
+from drakkar.vendors.nvidia.xid_history import XidFile, XidRecord
 from tests.vendors import nvml as mock
 
 OPTIONS = [PublishOptions(), PublishOptions(dynamic_mig=True), PublishOptions(extras=True, list_attributes=True)]
@@ -171,6 +172,92 @@ def test_an_xid_is_forgotten_when_the_gpu_needs_no_reset_any_more(host: Any) -> 
     one.say("recovery\t0\t0")
     assert machine.poll() is True
     assert (machine.devices()[0].xids, machine.faults()) == ((), [])
+
+
+def test_an_xid_is_known_to_the_next_process_until_the_gpu_has_recovered(host: Any, tmp_path: Path) -> None:
+    one = host("t4")
+    first = one.open()
+    one.say("xid\t0\t48")
+    one.say("recovery\t0\t1")
+    first.poll()
+    first.poll()
+    kept = XidFile(tmp_path / "state" / "xids.json", "boot")
+    kept.write(first.driver_version, first.xid_history())
+    first.close()
+    second = one.open()
+    uuid = second.devices()[0].uuid
+    assert second.devices()[0].xids == ()  # NVML tells it once
+    second.recall_xids(XidFile(tmp_path / "state" / "xids.json", "boot").read(second.driver_version))
+    assert second.devices()[0].xids == (48,)
+    assert second.xid_history() == {uuid: XidRecord((48,), True)}
+    one.say("recovery\t0\t0")
+    second.poll()
+    assert (second.devices()[0].xids, second.xid_history()) == ((), {})
+    kept.write(second.driver_version, second.xid_history())
+    assert kept.read(second.driver_version) == {}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "", "[]", "{", "{}", '{"boot": "another", "driver": "1", "gpus": {"GPU-1": {"xids": [48]}}}',
+        '{"boot": "boot", "driver": "2", "gpus": {}}', '{"boot": "boot", "driver": "1", "gpus": {"GPU-1": 7}}',
+        '{"boot": "boot", "driver": "1", "gpus": {"GPU-1": {"xids": ["x"], "needsRecovery": false}}}', "[" * 100_000,
+    ],
+)  # fmt: skip
+def test_a_history_of_another_time_or_a_damaged_one_is_none(tmp_path: Path, content: str) -> None:
+    (tmp_path / "xids.json").write_text(content)
+    assert XidFile(tmp_path / "xids.json", "boot").read("1") == {}
+
+
+def test_memory_limits_need_driver_library_control_groups_and_a_hook_program(
+    host: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DRAKKAR_HOOK_DIR", raising=False)
+    one = host("t4")
+    groups = one.root / "sys/fs/cgroup"
+    assert "driver 580.95.05 has no memory limits: branch R615" in one.open().why_no_memory_limits()
+    one.opened.close()
+    one.simulated.load_driver("615.43.02", "13.3")
+    one.serve()
+    (groups / "memory").mkdir(parents=True)
+    assert "version 1" in one.open().why_no_memory_limits()
+    (groups / "cgroup.controllers").write_text("memory\n")
+    assert one.opened.why_no_memory_limits() == ""
+    hook = one.opened.memory_limit_hook("GPU-1", 1024)
+    assert hook["args"][-6:] == ["--driver-root", str(one.root), "--gpu-id", "GPU-1", "--limit", "1024"]
+    one.opened.close()
+    monkeypatch.setenv("DRAKKAR_HOOK_DIR", str(tmp_path / "hooks"))  # an image without the static program
+    assert "no hook program" in one.open().why_no_memory_limits()
+    one.opened.close()
+    monkeypatch.delenv("DRAKKAR_HOOK_DIR")
+    one.serve(old=True)
+    assert "nvmlDeviceSetMemoryLimits_v1" in one.open().why_no_memory_limits()
+
+
+@pytest.mark.parametrize(
+    ("said", "health"),
+    [("", "healthy"), ("xid\t0\t48", "unhealthy"), ("xid\t0\t31", "healthy"), ("lost\t0\t1", "lost")],
+)
+def test_health_is_an_attribute_of_ours(host: Any, said: str, health: str) -> None:
+    one = host("t4")
+    machine = one.open()
+    if said:
+        one.say(said)
+        machine.poll()
+    (device,) = published_pool(machine.devices(), "node-a", PublishOptions(extras=True)).devices
+    assert device.attributes["drakkar.dev/health"] == {"string": health}
+    assert "drakkar.dev/health" not in published_pool(machine.devices(), "node-a").devices[0].attributes
+
+
+def test_attributes_of_ours_take_the_room_that_is_left(host: Any) -> None:
+    """A MIG device of the whole GPU has nearly as many values as the API takes."""
+    options = PublishOptions(extras=True, shares="memory")
+    machine = host("gb200-tray", *((index, "7g.186gb") for index in range(2))).simulated
+    pool = published_pool(machine.devices(), "node-a", options, {"gpu": "cgroup", "mig": "none"})
+    assert slice_contents(pool)
+    for device in pool.devices:
+        assert {"drakkar.dev/health", "drakkar.dev/memoryEnforcement"} <= set(device.attributes)
 
 
 @pytest.mark.parametrize(

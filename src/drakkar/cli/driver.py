@@ -124,6 +124,7 @@ def gpu(
             shares=_shares(shares),
             enforcement=enforce_memory,
             passthrough=passthrough,
+            extras=True,
         ),
         on_ready=lambda _: click.echo("ready: slices published, plugin serving", err=True),
     )

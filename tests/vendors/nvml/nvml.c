@@ -313,6 +313,17 @@ int nvmlDeviceGetGpuInstancePossiblePlacements(void *h, unsigned id, Placement *
     return placements(g, id, to, count);
 }
 #else
+typedef struct {
+    const char *path;
+    unsigned long long soft, hard;
+} MemoryLimits;
+
+int nvmlDeviceSetMemoryLimits_v1(void *h, MemoryLimits *limits) {
+    BEFORE ALIVE(h)
+    (void)g;
+    return limits->soft > limits->hard ? 2 : 0; /* NVML_ERROR_INVALID_ARGUMENT */
+}
+
 int nvmlDeviceGetGpuInstancePossiblePlacements_v2(void *h, unsigned id, Placement *to, unsigned *count) {
     BEFORE ALIVE(h)
     return placements(g, id, to, count);

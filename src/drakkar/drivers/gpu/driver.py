@@ -26,6 +26,7 @@ from drakkar.preparation.claims import HeldClaim
 from drakkar.preparation.values import ClaimUID, DeviceHealth
 from drakkar.vendors.nvidia.machine import NvidiaMachine
 from drakkar.vendors.nvidia.published import DRIVER, PublishOptions
+from drakkar.vendors.nvidia.xid_history import XidFile
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 1.0
@@ -84,6 +85,7 @@ class GpuDriver:
             device_metadata=device_metadata,
         )
         self._mps.tell = self._node.tell
+        self._xids = XidFile(state_dir / "xids.json", machine.boot_id)
         self._seen = -1
         self._unsubscribe: Callable[[], None] | None = None
         self._watcher: asyncio.Task[None] | None = None
@@ -119,6 +121,7 @@ class GpuDriver:
 
     async def start(self, *, kubelet_within: float = 0.0) -> None:
         """Recovers, serves, registers, publishes; see `NodeDriver.start` for the argument and errors."""
+        self.machine.recall_xids(self._xids.read(self.machine.driver_version))
         await self._node.start(kubelet_within=kubelet_within)
         self._seen = self.machine.generation
         self._unsubscribe = self.machine.subscribe(self._happened)
@@ -168,4 +171,5 @@ class GpuDriver:
     def _look(self) -> None:
         if self.machine.generation != self._seen:
             self._seen = self.machine.generation
+            self._xids.write(self.machine.driver_version, self.machine.xid_history())
             self._node.refresh()

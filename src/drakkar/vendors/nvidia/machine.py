@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from drakkar.hardware.machine import DeviceNode, Machine
 from drakkar.hardware.pci_drivers import PciBus
 from drakkar.vendors.nvidia.gpu import Gpu, MigInstance
+from drakkar.vendors.nvidia.xid_history import XidRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,12 @@ class NvidiaMachine(Machine, Protocol):
 
     def why_no_memory_limits(self) -> str:
         """Why the driver cannot hold a container to a share of a GPU's memory; "" where it can."""
+
+    def xid_history(self) -> Mapping[str, XidRecord]:
+        """What the GPUs have logged, by UUID, as only this process knows it; empty where the machine keeps it."""
+
+    def recall_xids(self, history: Mapping[str, XidRecord]) -> None:
+        """Takes over what an earlier process of this boot knew."""
 
     def memory_limit_hook(self, uuid: str, mebibytes: int) -> Mapping[str, Any]:
         """The CDI hook (plain JSON) that holds a container to so much memory of the GPU with this UUID."""

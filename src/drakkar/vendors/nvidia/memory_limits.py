@@ -67,3 +67,19 @@ def limit_hook(program: Sequence[str], driver_root: str, uuid: str, mebibytes: i
     """The CDI hook that holds a container to `mebibytes` of the GPU with this UUID."""
     arguments = ["apply-cuda-memory-limits", "--driver-root", driver_root, "--gpu-id", uuid, "--limit", str(mebibytes)]
     return {"hookName": "createRuntime", "path": program[0], "args": [*program, *arguments]}
+
+
+def of_simulated(driver_root: Path) -> dict[str, dict[str, int]]:
+    """What containers of a simulated machine are held to now: container to GPU UUID to MiB; others are forgotten."""
+    from drakkar.hooks import simulated
+
+    found: dict[str, dict[str, int]] = {}
+    folder = driver_root / simulated.LIMITS_FOLDER
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        container, _, gpu = path.name.partition(".")
+        words = path.read_text(encoding="ascii", errors="replace").split()
+        if len(words) == 4 and simulated.start_time(int(words[2])) == words[3]:
+            found.setdefault(container, {})[gpu] = int(words[1])
+        else:
+            path.unlink(missing_ok=True)
+    return found

@@ -26,6 +26,7 @@ from drakkar.vendors.nvidia.nvml import mig as nvml_mig
 from drakkar.vendors.nvidia.nvml.device import devices as nvml_devices
 from drakkar.vendors.nvidia.nvml.events import EventSet
 from drakkar.vendors.nvidia.nvml.patience import Patience
+from drakkar.vendors.nvidia.xid_history import XidRecord
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _TOOL_SECONDS = 30
@@ -276,6 +277,21 @@ class NvmlMachine:
             self._library = None
         self._handles = {}
         self._around = None
+
+    def xid_history(self) -> dict[str, XidRecord]:
+        """What the GPUs have logged and not recovered from, by UUID: NVML tells it once, to whoever listens then."""
+        return {uuid: XidRecord(codes, uuid in self._needs_recovery) for uuid, codes in self._xids.items() if codes}
+
+    def recall_xids(self, history: Mapping[str, XidRecord]) -> None:
+        """Takes over what an earlier process knew (`xid_history`), of this boot and driver; looks again."""
+        known = {gpu.uuid for gpu in self._gpus}
+        for uuid, record in history.items():
+            if uuid in known:
+                logged = self._xids.get(uuid, ())
+                self._xids[uuid] = (*(code for code in record.codes if code not in logged), *logged)
+                if record.needs_recovery:
+                    self._needs_recovery.add(uuid)
+        self.poll()
 
     # --- changes ----------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from drakkar.inventory import devices as api
 from drakkar.inventory.devices import Attribute, Consumption, CounterSet, PublishedDevice, Taint
-from drakkar.inventory.slices import Pool
+from drakkar.inventory.slices import MAX_VALUES, Pool
 from drakkar.vendors.nvidia import mig
 from drakkar.vendors.nvidia.gpu import Gpu, MigInstance
 from drakkar.vendors.nvidia.xids import xid
@@ -37,7 +37,7 @@ class PublishOptions:
     """What of the driver's feature gates is on: `DynamicMIG`, `ConsumableShares`, `DRAListTypeAttributes`, health,
     `PassthroughSupport`.
 
-    `extras` adds attributes of our own under `drakkar.dev/` (serial, NVLink clique), which NVIDIA's driver lacks.
+    `extras` adds attributes of our own under `drakkar.dev/` (health, NVLink clique, serial) that NVIDIA's lacks.
     `enforcement` says what holds containers to shares of memory; devices that can be shared by memory tell it.
     """
 
@@ -71,7 +71,7 @@ def published_pool(
             group = tuple(_mig_device(gpu, one, options) for one in sorted(gpu.mig_instances, key=_place))
         else:
             group = (_gpu_device(gpu, options),)
-        groups.append(group)
+        groups.append(tuple(_with_extras(device, gpu) for device in group) if options.extras else group)
     if enforcement is not None:
         groups = [tuple(_told(device, enforcement) for device in group) for group in groups]
     if not options.dynamic_mig:
@@ -159,11 +159,26 @@ def _common(gpu: Gpu, options: PublishOptions) -> dict[str, Attribute]:
     if gpu.numa_node is not None:
         numa = {"ints": [gpu.numa_node]} if options.list_attributes else api.integer(gpu.numa_node)
         attributes["resource.kubernetes.io/numaNode"] = numa
-    if options.extras:
-        attributes["drakkar.dev/serial"] = api.string(gpu.serial)
-        if gpu.clique is not None:
-            attributes["drakkar.dev/nvlinkClique"] = api.string(gpu.clique)
     return attributes
+
+
+def _with_extras(device: PublishedDevice, gpu: Gpu) -> PublishedDevice:
+    """The device with attributes of ours, the more useful ones first, as many as the API has room for."""
+    extras = {"drakkar.dev/health": api.string(_health(gpu))}
+    if gpu.clique is not None:
+        extras["drakkar.dev/nvlinkClique"] = api.string(gpu.clique)
+    if gpu.serial:
+        extras["drakkar.dev/serial"] = api.string(gpu.serial)
+    room = MAX_VALUES - len(device.attributes) - len(device.capacity) - 1  # one for what enforces shares of memory
+    return replace(device, attributes={**device.attributes, **dict(list(extras.items())[: max(room, 0)])})
+
+
+def _health(gpu: Gpu) -> str:
+    """`lost`, `unhealthy` (an XID that is not the program's fault, or what the GPU says itself), else `healthy`."""
+    if gpu.lost:
+        return "lost"
+    bad = any((known := xid(code)) is None or not known.ignored for code in gpu.xids)
+    return "unhealthy" if bad or any(one.serious for one in gpu.conditions) else "healthy"
 
 
 def _taints(gpu: Gpu, options: PublishOptions) -> tuple[Taint, ...]:

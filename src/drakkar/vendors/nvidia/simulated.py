@@ -23,7 +23,6 @@ import msgspec
 from drakkar.errors import DrakkarError
 from drakkar.hardware import tree
 from drakkar.hardware.machine import DeviceNode, Fault, MachineEvent, NodeDescription
-from drakkar.hooks import simulated as simulated_limits
 from drakkar.vendors.nvidia import files, labels, memory_limits, mig, models, xids
 from drakkar.vendors.nvidia.gpu import GPU_MAJOR, Gpu, MigInstance
 from drakkar.vendors.nvidia.machine import MpsProgram
@@ -31,6 +30,7 @@ from drakkar.vendors.nvidia.machine_state import GpuState, InstanceState, Machin
 from drakkar.vendors.nvidia.passthrough import NVIDIA_DRIVER
 from drakkar.vendors.nvidia.simulated_pci import SimulatedBus
 from drakkar.vendors.nvidia.simulated_tree import MachineTree
+from drakkar.vendors.nvidia.xid_history import XidRecord
 
 _NAMESPACE = uuid.UUID("8b1f8e0e-9a56-5a0c-9d5b-6f0a3c2d7e41")
 _VBIOS = {
@@ -318,6 +318,13 @@ class SimulatedMachine:
         program = self.driver_root / files.MPS_CONTROL_PATH.lstrip("/")
         return MpsProgram((sys.executable, "-I", str(program)), {}, real=False)
 
+    def xid_history(self) -> Mapping[str, XidRecord]:
+        """Empty: the machine's own file has them."""
+        return {}
+
+    def recall_xids(self, history: Mapping[str, XidRecord]) -> None:
+        """Nothing to do."""
+
     def why_no_memory_limits(self) -> str:
         """As on a real machine, by the driver's version; its control groups are of version 2."""
         return memory_limits.too_old(self.driver_version)
@@ -329,16 +336,7 @@ class SimulatedMachine:
 
     def memory_limits(self) -> dict[str, dict[str, int]]:
         """What containers are held to now: container to GPU UUID to MiB. A limit goes with its container."""
-        found: dict[str, dict[str, int]] = {}
-        folder = self.driver_root / simulated_limits.LIMITS_FOLDER
-        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            container, _, gpu = path.name.partition(".")
-            words = path.read_text(encoding="ascii", errors="replace").split()
-            if len(words) == 4 and simulated_limits.start_time(int(words[2])) == words[3]:
-                found.setdefault(container, {})[gpu] = int(words[1])
-            else:
-                path.unlink(missing_ok=True)
-        return found
+        return memory_limits.of_simulated(self.driver_root)
 
     def unload_driver(self) -> None:
         """Removes the kernel module: no GPU answers, MIG instances are lost."""
