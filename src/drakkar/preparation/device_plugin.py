@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from drakkar.errors import DrakkarError
 from drakkar.kube.clock import Clock, SystemClock
+from drakkar.kube.simulated import look_every
 from drakkar.preparation import services, stubs
 from drakkar.rpc import Channel, Code, RpcError, Server
 
@@ -102,7 +103,7 @@ class DevicePluginServer:
 
     async def _watch(self) -> None:
         while True:
-            await self._clock.sleep(_LOOK_SECONDS)
+            await self._clock.sleep(look_every(self._clock, _LOOK_SECONDS))
             try:
                 await self._look()
             except (DrakkarError, OSError) as error:

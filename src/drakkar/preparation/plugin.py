@@ -19,7 +19,7 @@ from typing import Any
 
 from drakkar.errors import DrakkarError
 from drakkar.kube.clock import Clock, SystemClock
-from drakkar.kube.simulated import hold
+from drakkar.kube.simulated import hold, look_every
 from drakkar.preparation import services, stubs
 from drakkar.preparation.values import PluginHandler
 from drakkar.rpc import Server
@@ -150,7 +150,7 @@ class PluginServer:
 
     async def _watch_registry(self) -> None:
         while True:
-            await self._clock.sleep(_REGISTRY_CHECK_SECONDS)
+            await self._clock.sleep(look_every(self._clock, _REGISTRY_CHECK_SECONDS))
             try:
                 lost = self.registration_socket.stat().st_ino != self._inode
             except OSError:

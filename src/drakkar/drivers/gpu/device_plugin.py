@@ -27,6 +27,7 @@ from drakkar.injection.write import remove_spec, write_spec
 from drakkar.kube.client import Client
 from drakkar.kube.clock import Clock, SystemClock
 from drakkar.kube.resources import RESOURCE_SLICES
+from drakkar.kube.simulated import look_every
 from drakkar.preparation.device_plugin import DevicePluginServer, Handout, OfferedDevice
 from drakkar.vendors.nvidia.gpu import Gpu
 from drakkar.vendors.nvidia.machine import NvidiaMachine
@@ -119,7 +120,7 @@ class GpuPlugins:
 
     async def _watch(self) -> None:
         while True:
-            await self._clock.sleep(_POLL_SECONDS)
+            await self._clock.sleep(look_every(self._clock, _POLL_SECONDS))
             try:
                 self.machine.poll()
                 await self._look()

@@ -22,6 +22,7 @@ from drakkar.hardware.machine import MachineEvent
 from drakkar.inventory.publishing import SlicePublisher
 from drakkar.kube.client import Client
 from drakkar.kube.clock import Clock, SystemClock
+from drakkar.kube.simulated import look_every
 from drakkar.preparation.claims import HeldClaim
 from drakkar.preparation.values import ClaimUID, DeviceHealth
 from drakkar.vendors.nvidia.machine import NvidiaMachine
@@ -161,7 +162,7 @@ class GpuDriver:
 
     async def _watch(self) -> None:
         while True:
-            await self._clock.sleep(_POLL_SECONDS)
+            await self._clock.sleep(look_every(self._clock, _POLL_SECONDS))
             try:
                 self.machine.poll()
                 self._look()
