@@ -62,12 +62,14 @@ class FieldError:
     bad_value: Any = None
     origin: str = ""
     covered: bool = False
+    omitted: bool = False
+    """The value is not told: it is too large to help anybody."""
 
     @property
     def body(self) -> str:
         """The message without the field, e.g. `Invalid value: "X": must be lower case`."""
         text = _WORDS[self.type]
-        if self.type not in _WITHOUT_VALUE:
+        if self.type not in _WITHOUT_VALUE and not self.omitted:
             text += f": {_shown(self.bad_value)}"
         return f"{text}: {self.detail}" if self.detail else text
 

@@ -6,7 +6,7 @@ have more than name and namespace, and three ways exist to refuse an unknown fie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from drakkar.cluster.apiserver import statuses
@@ -100,7 +100,7 @@ _NAMESPACE: Final = _at("metadata.namespace")
 def readers(row: ApiResource, selector: FieldSelector) -> dict[str, Reader]:
     """How to read each field that `selector` names; raises `StatusError` 400 for a field the kind does not have."""
     name = f"events.k8s.io/{row.kind}" if row.group == "events.k8s.io" else row.kind
-    known = _FIELDS.get(name, {}) if not row.custom else {}
+    known = _FIELDS.get(name, {}) if not row.custom else _selectable(row)
     found: dict[str, Reader] = {}
     for path, _, _ in selector.requirements:
         if path in known:
@@ -110,11 +110,19 @@ def readers(row: ApiResource, selector: FieldSelector) -> dict[str, Reader]:
         elif path == "metadata.namespace" and name not in _CLUSTER_SCOPED_WITHOUT_NAMESPACE:
             found[path] = _NAMESPACE
         else:
-            raise statuses.bad_request(_refusal(name, row.kind, path))
+            raise statuses.bad_request(_refusal(name, row.kind, path, known if row.custom else ()))
     return found
 
 
-def _refusal(name: str, kind: str, path: str) -> str:
+def _selectable(row: ApiResource) -> dict[str, Reader]:
+    """The fields that a custom kind declares (KEP-4358)."""
+    declared = row.extra.get("selectable")
+    return {path: _at(path) for path in declared} if isinstance(declared, tuple) else {}
+
+
+def _refusal(name: str, kind: str, path: str, custom: Iterable[str] = ()) -> str:
+    if custom:
+        return f"field label not supported: {path}"
     if name in _ANSWER_BY_LABEL:
         return f"field label not supported: {path}"
     if kind in _FIELDS:

@@ -34,8 +34,9 @@ class ApiResource(msgspec.Struct, frozen=True):
     """One kind in one version.
 
     `storage` is the collection its objects live in (another version or group may share it); `put_creates`:
-    AllowCreateOnUpdate; `orphans`: dependents are orphaned unless a delete says otherwise; `shows_deleted`: a delete
-    answers the object rather than a Status; `ephemeral`: nothing is stored (reviews).
+    AllowCreateOnUpdate; `deprecated` is told to everybody who asks for the kind; `orphans`: dependents are orphaned
+    unless a delete says otherwise; `shows_deleted`: a delete answers the object rather than a Status; `ephemeral`:
+    nothing is stored (reviews).
     """
 
     group: str
@@ -55,6 +56,7 @@ class ApiResource(msgspec.Struct, frozen=True):
     singular_name: str = ""
     stored_as: tuple[str, str] | None = None
     custom: bool = False
+    deprecated: str = ""
     columns: tuple[Mapping[str, Any], ...] = ()
     extra: dict[str, object] = msgspec.field(default_factory=dict)
 
@@ -108,7 +110,15 @@ _POD_SUBRESOURCES: Final = (
 _CORE: Final = (
     _namespaced("", "bindings", "Binding", verbs=_CREATE, ephemeral=True),
     _namespaced("", "configmaps", "ConfigMap", short="cm"),
-    _namespaced("", "endpoints", "Endpoints", short="ep", put_creates=True, singular_name="endpoints"),
+    _namespaced(
+        "",
+        "endpoints",
+        "Endpoints",
+        short="ep",
+        put_creates=True,
+        singular_name="endpoints",
+        deprecated="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+    ),
     _namespaced("", "events", "Event", short="ev", put_creates=True),
     _namespaced("", "limitranges", "LimitRange", short="limits", put_creates=True),
     _cluster(

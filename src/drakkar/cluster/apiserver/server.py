@@ -240,6 +240,8 @@ class ApiServer:
             self, request.method, request.path, request.query, repeated, headers, request.body, user, now, info, row
         )
         call.warnings = warnings
+        if row.deprecated:
+            warnings.append(row.deprecated)
         if info.subresource:
             call.subresource = row.subresource(info.subresource)
             handler = _SUBRESOURCES.get(info.subresource, {}).get(info.verb)

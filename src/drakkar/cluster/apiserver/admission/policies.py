@@ -94,6 +94,14 @@ def judge(asked: Asked) -> None:
         seen = matching.matched(asked, policy.constraints)
         if seen is None:
             continue
+        unknown = _unknown_parameters(asked, policy)
+        if unknown:
+            if policy.fails and denied is None:
+                text = (
+                    f"ValidatingAdmissionPolicy '{policy.name}' denied request: failed to configure policy: {unknown}"
+                )
+                denied = text, "Invalid"
+            continue
         for binding in bindings:
             spec = binding.get("spec") or {}
             if spec.get("matchResources") and not matching.matches(asked, spec["matchResources"]):
@@ -111,7 +119,7 @@ def judge(asked: Asked) -> None:
 
 def _refusal(asked: Asked, text: str, reason: str) -> statuses.StatusError:
     row = asked.row
-    refusal = statuses.forbidden(row.group, row.plural, asked.object_name, text)
+    refusal = statuses.forbidden(row.group, row.plural, asked.object_name or "Unknown", text)
     refusal.status["reason"] = reason
     refusal.status["code"] = _CODES.get(reason, 422)
     refusal.status["details"]["causes"] = [{"message": text}]
@@ -339,6 +347,21 @@ def _namespace(asked: Asked) -> Value | None:
 _HIDDEN: Final = ("managedFields", "ownerReferences", "selfLink")
 
 
+def _row_of(asked: Asked, kind: Mapping[str, Any]) -> ApiResource | None:
+    group, _, version = str(kind.get("apiVersion", "")).rpartition("/")
+    wanted = group, version, kind.get("kind")
+    rows = asked.call.server.registry.rows()
+    return next((one for one in rows if (one.group, one.version, one.kind) == wanted), None)
+
+
+def _unknown_parameters(asked: Asked, policy: _Policy) -> str:
+    """Why the policy's kind of parameters cannot be used, "" if it can."""
+    kind = policy.param_kind
+    if kind is None or _row_of(asked, kind) is not None:
+        return ""
+    return f"failed to find resource referenced by paramKind: '{kind.get('apiVersion')}, Kind={kind.get('kind')}'"
+
+
 def _parameters(
     asked: Asked, kind: Mapping[str, Any] | None, reference: Mapping[str, Any] | None
 ) -> list[Value | None]:
@@ -346,12 +369,9 @@ def _parameters(
     `ConfigurationError`."""
     if kind is None or not reference:
         return [None]
-    group, _, version = str(kind.get("apiVersion", "")).rpartition("/")
-    rows = asked.call.server.registry.rows()
-    row = next((one for one in rows if (one.group, one.version, one.kind) == (group, version, kind.get("kind"))), None)
+    row = _row_of(asked, kind)
     if row is None:
-        told = f"&ParamKind{{APIVersion:{kind.get('apiVersion')},Kind:{kind.get('kind')},}}"
-        raise ConfigurationError(f"paramKind kind `{told}` not known")
+        return []
     namespace = str(reference.get("namespace") or "")
     if not row.namespaced and namespace:
         raise ConfigurationError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")

@@ -1,7 +1,7 @@
 """Validation of custom resources against their schema, in the words of `k8s.io/kube-openapi/pkg/validation`.
 
-Value rules only: types, limits, patterns, enumerations, required fields and the combinators. CEL rules
-(`x-kubernetes-validations`) are stored and served but not evaluated.
+Value rules only: types, limits, patterns, enumerations, required fields and the combinators. Rules in CEL are judged
+by `drakkar.cluster.machinery.custom.rules`.
 """
 
 from __future__ import annotations

@@ -190,6 +190,9 @@ def rows_of(definition: Json) -> list[ApiResource]:
                 extra={
                     "behaviour": kinds[version["name"]],
                     "stored_behaviour": kinds[storage],
+                    "selectable": tuple(
+                        str(one["jsonPath"]).removeprefix(".") for one in version.get("selectableFields") or ()
+                    ),
                     "scale": subresources.get("scale") or {},
                     "generation": definition["metadata"].get("generation", 0),
                 },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from drakkar.api import metadata, names
 from drakkar.api.fields import FieldError
@@ -13,18 +13,23 @@ from drakkar.cluster.machinery.schemas import Struct, struct_of
 from drakkar.cluster.machinery.shapes import Findings, ShapeError, shape
 from drakkar.kube import yamltext
 
+if TYPE_CHECKING:
+    from drakkar.cluster.machinery.custom.rules import SchemaRules
+
 Json = dict[str, Any]
 
 
 class CustomKind(Kind):
     """One version of one custom resource. `openapi` is its structural schema, or an empty one that keeps everything."""
 
-    __slots__ = ("openapi",)
+    __slots__ = ("_rules", "_told", "openapi")
 
     def __init__(self, group: str, version: str, kind: str, openapi: Json, *, namespaced: bool, status: bool) -> None:
         super().__init__(group, version, kind, cast(Struct, None))
         self.rules = Rules(namespaced=namespaced, status=status, generation=True, unconditional=False)
         self.openapi = openapi
+        self._rules: SchemaRules | bool | None = True  # not looked for yet
+        self._told: tuple[int, list[str]] = (0, [])
 
     def decode(self, body: bytes, content_type: str = strictness.JSON, field_validation: str = "Warn") -> Decoded:
         """A JSON or YAML body, pruned."""
@@ -95,17 +100,43 @@ class CustomKind(Kind):
     def validate_create(self, obj: Json) -> list[FieldError]:
         """Metadata, then the schema."""
         found = metadata.check_create(obj["metadata"], namespaced=self.rules.namespaced, name_check=names.dns_subdomain)
-        return [*found, *checks.check(obj, self.openapi, root=True)]
+        found += checks.check(obj, self.openapi, root=True)
+        return self._judged(found, obj, None)
 
     def validate_update(self, new: Json, old: Json, subresource: str = "") -> list[FieldError]:
         """Metadata, then the schema."""
         del subresource
         found = metadata.check_update(new["metadata"], old["metadata"])
-        return [*found, *checks.check(new, self.openapi, root=True)]
+        found += checks.check(new, self.openapi, root=True)
+        return self._judged(found, new, old)
 
     def warnings(self, new: Json, old: Json | None = None) -> list[str]:
-        """None."""
-        return []
+        """Rules that do not hold, but for what they did not hold for before."""
+        told, self._told = self._told, (0, [])
+        return told[1] if told[0] == id(new) else []
+
+    def _judged(self, found: list[FieldError], obj: Json, old: Json | None) -> list[FieldError]:
+        """With what the rules of the schema say; they are not asked about an object of the wrong shape."""
+        if self._rules is True:
+            from drakkar.cluster.machinery.custom.rules import rules_of
+
+            self._rules = rules_of(self.openapi)
+        if self._rules is None:
+            return found
+        if any(error.type in _BLOCKING for error in found):
+            return [*found, FieldError("FieldValueInvalid", "<nil>", _UNCHECKED)]
+        from drakkar.cluster.machinery.custom.rules import Judgement
+
+        judgement = Judgement(cast("SchemaRules", self._rules), obj, old)
+        self._told = id(obj), judgement.warnings
+        return [*found, *judgement.errors]
+
+
+_BLOCKING: Final = ("FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid")
+_UNCHECKED: Final = (
+    "some validation rules were not checked because the object was invalid; correct the existing errors to complete"
+    " validation"
+)
 
 
 def _metadata_struct() -> Struct:

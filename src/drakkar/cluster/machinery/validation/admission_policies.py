@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from drakkar.api import names
+from drakkar.api import metadata, names
 from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required
 from drakkar.cel import CelError, types
 from drakkar.cel.types import Type
@@ -214,7 +214,7 @@ def _binding(obj: Json) -> Found:
         )
         found.append(invalid(path, actions, detail))
     if not actions:
-        found.append(required(path, "at least one validation action is required", covered=True))
+        found.append(required(path))
     return found
 
 
@@ -222,7 +222,7 @@ def check_policy_name(spec: Json) -> Found:
     """The policy that a binding is for."""
     name = spec.get("policyName") or ""
     if not name:
-        return [required("spec.policyName", covered=True)]
+        return [required("spec.policyName")]
     return [invalid("spec.policyName", name, text) for text in names.dns_subdomain(name)]
 
 
@@ -252,11 +252,24 @@ def check_param_ref(spec: Json) -> Found:
     return found
 
 
+def _status(obj: Json) -> Found:
+    """What a type checker writes."""
+    status = obj.get("status") or {}
+    found: Found = []
+    for index, warning in enumerate((status.get("typeChecking") or {}).get("expressionWarnings") or ()):
+        path = f"status.typeChecking.expressionWarnings[{index}]"
+        found += [
+            required(f"{path}.{name}") for name in ("warning", "fieldRef") if not (warning.get(name) or "").strip()
+        ]
+    return found + metadata.check_conditions(status.get("conditions") or (), "status.conditions")
+
+
 CREATE: Final[dict[str, Callable[[Json], Found]]] = {
     "ValidatingAdmissionPolicy": _policy,
     "ValidatingAdmissionPolicyBinding": _binding,
 }
 UPDATE: Final[dict[tuple[str, str], Callable[[Json, Json], Found]]] = {
     ("ValidatingAdmissionPolicy", ""): _policy,
+    ("ValidatingAdmissionPolicy", "status"): lambda new, _: _status(new),
     ("ValidatingAdmissionPolicyBinding", ""): lambda new, _: _binding(new),
 }

@@ -169,6 +169,38 @@ def _definition(obj: Json) -> Found:
     for key in ("plural", "kind"):
         if not wanted.get(key):
             found.append(required(f"spec.names.{key}"))
+    return found + _schemas(versions)
+
+
+def _schemas(versions: list[Json]) -> Found:
+    """The rules in the schemas; one that all versions share is told once, as the whole definition's."""
+    schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
+    if all(schema == schemas[0] for schema in schemas):
+        places = [("spec.validation.openAPIV3Schema", schemas[0])] if schemas else []
+    else:
+        places = [(f"spec.versions[{index}].schema.openAPIV3Schema", one) for index, one in enumerate(schemas)]
+    found: Found = []
+    for place, schema in places:
+        if schema and "x-kubernetes-validations" in str(schema):
+            from drakkar.cluster.machinery.custom.schema_rules import check_schema_rules
+
+            found += check_schema_rules(schema, place)
+    return found + _selectable(versions)
+
+
+def _selectable(versions: list[Json]) -> Found:
+    listed = [version.get("selectableFields") or [] for version in versions]
+    if not any(listed):
+        return []
+    from drakkar.cluster.machinery.custom.schema_rules import check_selectable_fields
+
+    shared = all(fields == listed[0] for fields in listed)
+    found: Found = []
+    for index, (version, fields) in enumerate(zip(versions, listed, strict=True)):
+        if not shared or not index:
+            schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+            path = "spec.selectableFields" if shared else f"spec.versions[{index}].selectableFields"
+            found += check_selectable_fields(fields, schema, path)
     return found
 
 
