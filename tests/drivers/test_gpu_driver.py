@@ -1,6 +1,7 @@
 """The GPU driver on a simulated machine: prepare, unprepare, faults, restarts, and what is refused in which words."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,59 @@ def test_what_cannot_be_prepared_says_why_and_holds_nothing(
         assert node.files() == []
 
     on(GpuNode(tmp_path), story)
+
+
+def test_asked_again_it_looks_that_files_and_devices_are_still_there(tmp_path: Path) -> None:
+    async def story(node: GpuNode) -> None:
+        node.machine.create_mig(1, "3g.40gb")
+        name = next(device["name"] for device in await node.published() if "mig" in device["name"])
+        whole, part = node.claim("whole", "gpu-0", pods=("p",)), node.claim("part", name, pods=("p",))
+        first = {key: await node.prepare(key, uid) for key, uid in (("whole", whole), ("part", part))}
+        device = node.machine.driver_root / "dev/nvidia0"
+        control = node.machine.driver_root / "dev/nvidiactl"
+        before = device.stat()
+        for path in (device, control, node.cdi / f"k8s.gpu.nvidia.com-claim_{whole}.json"):
+            path.unlink()
+        again = await node.prepare("whole", whole)
+        assert again == first["whole"]
+        assert node.spec(whole) is not None
+        if os.geteuid() == 0:
+            assert (device.stat().st_rdev, device.stat().st_mode) == (before.st_rdev, before.st_mode)
+            assert control.exists()
+        instance = node.machine.devices()[1].mig_instances[0]
+        node.machine.destroy_mig(1, instance.gpu_instance)
+        assert "does not exist" in (await node.prepare("part", part)).error
+        node.machine.create_mig(1, "3g.40gb")
+        assert not (await node.prepare("part", part)).error
+
+    on(GpuNode(tmp_path), story)
+
+
+def test_turns_of_health_are_told_once_for_each_cause(tmp_path: Path) -> None:
+    async def story(node: GpuNode) -> None:
+        def told() -> dict[str, str]:
+            events = node.api.under("/api/v1/namespaces/default/events")
+            return {obj["reason"]: obj["message"] for obj in events if obj["reason"].startswith("Device")}
+
+        await node.published()
+        assert told() == {}  # healthy from the start is no news
+        node.machine.lose_gpu(2)
+        for _ in range(50):
+            if "DeviceUnhealthy" in told():
+                break
+            await asyncio.sleep(0.02)
+        message = told()["DeviceUnhealthy"]
+        assert message.endswith("has fallen off the bus")
+        assert "gpu-2, gpu-2-mig-1g10gb" in message and " more: " in message
+        node.machine.recover_gpu(2)
+        for _ in range(50):
+            if "DeviceHealthy" in told():
+                break
+            await asyncio.sleep(0.02)
+        assert told()["DeviceHealthy"].endswith("healthy again")
+        assert len(node.api.under("/api/v1/namespaces/default/events")) == 2
+
+    on(GpuNode(tmp_path, options=PublishOptions(dynamic_mig=True)), story)
 
 
 def test_results_of_other_drivers_and_pools_are_not_ours(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from drakkar.drivers.gpu.shares import MemoryEnforcement, share
 from drakkar.drivers.kit import AllocatedClaim, AllocatedDevice, DeviceKind, Edits, Health, PreparationError
 from drakkar.hardware.machine import DeviceNode
 from drakkar.inventory.slices import Pool
-from drakkar.vendors.nvidia import mig, published
+from drakkar.vendors.nvidia import kernel, mig, published
 from drakkar.vendors.nvidia.gpu import Gpu, MigInstance
 from drakkar.vendors.nvidia.machine import NvidiaMachine
 from drakkar.vendors.nvidia.published import DRIVER, PublishOptions
@@ -162,6 +162,11 @@ class GpuKind(DeviceKind):
             if instance is not None:
                 found[device.device] = {**found.get(device.device, {}), "uuid": {"string": instance.uuid}}
         return found
+
+    def restore(self, claim: AllocatedClaim) -> None:
+        """The devices exist, and their nodes on the node, which somebody may have removed."""
+        nodes = [node for device in claim.devices for node in self._nodes(device.device)]
+        kernel.make_missing_nodes(self.machine.device_root, [*self.machine.control_nodes(), *nodes])
 
     def edits_token(self) -> object:
         """Driver version and majors: what a reload of the kernel module may change."""

@@ -133,6 +133,10 @@ class PassthroughKind(GpuKind):
 
     # --- names ------------------------------------------------------------------------------------------------------
 
+    def restore(self, claim: AllocatedClaim) -> None:
+        """As without it, for the devices that are not passed through: those have nodes of the kernel's own making."""
+        super().restore(_split(claim)[1])
+
     def overlapping(self, device: str) -> frozenset[str]:
         """A GPU and its passed-through self exclude each other, and GPUs of one IOMMU group."""
         if passthrough.number(device) is not None:

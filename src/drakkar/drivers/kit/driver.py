@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from drakkar.api.identities import DeviceKey
-from drakkar.drivers.kit import handover, logs, takeover, tracing
+from drakkar.drivers.kit import handover, logs, takeover, tracing, turns
 from drakkar.drivers.kit.allocation import AllocatedClaim, AllocatedDevice, allocated_claim, from_journal
 from drakkar.drivers.kit.cdi_files import ClaimFiles
 from drakkar.drivers.kit.figures import Figures
@@ -236,7 +236,9 @@ class NodeDriver:
         self._rebuild_files()
 
     def _tell_health(self, board: list[DeviceHealth]) -> None:
-        if [_without_time(one) for one in board] != [_without_time(one) for one in self._board.devices]:
+        if turns.turned(self._board.devices, board):
+            for event in turns.events(self._board.devices, board):
+                self.tell(*event)
             self._board.publish(board)
 
     def _rebuild_files(self) -> None:
@@ -398,10 +400,11 @@ class NodeDriver:
         self._releases.announce()
 
     def _once_more(self, held: HeldClaim) -> PrepareResult:
-        """The same answer for what is prepared, after looking that the CDI file is still there."""
+        """The same answer for what is prepared, after looking that CDI file and devices are still there."""
+        claim = from_journal(held.claim, held.detail)
+        self.kind.restore(claim)
         if not self.files.path(held.claim.uid).exists():
             _log.warning("claim %s: its CDI file was gone, written again", held.claim)
-            claim = from_journal(held.claim, held.detail)
             self.files.write(claim, self.kind.edits(claim))
         return PrepareResult(held.prepared)
 
@@ -578,10 +581,6 @@ class NodeDriver:
 def _claim_key(ref: ClaimRef) -> DeviceKey:
     """The lock of a claim; sorts before every device's, so that claims come first in the global order."""
     return DeviceKey("", "", ref.uid)
-
-
-def _without_time(health: DeviceHealth) -> tuple[str, str, str, str]:
-    return health.pool_name, health.device_name, health.health, health.message
 
 
 def _sentence(error: DrakkarError) -> str:

@@ -109,6 +109,14 @@ class DeviceKind(ABC):
         """
         return
 
+    def restore(self, claim: AllocatedClaim) -> None:
+        """Looks, when the kubelet asks again for a prepared claim, that its devices are still there; must be quick.
+
+        Raises:
+            PreparationError: one is gone and cannot be put back.
+        """
+        return
+
     async def sweep(self, held: Sequence[AllocatedClaim]) -> None:
         """Removes what was set up for claims that are not `held` any more; called once at the start."""
         return
