@@ -308,6 +308,9 @@ def test_stopping_lets_calls_end(tmp_path: Path) -> None:
                 stopping = asyncio.create_task(server.stop(10))
                 await asyncio.sleep(0.01)
                 assert not stopping.done()
+                with pytest.raises(RpcError) as late:  # nothing new is begun
+                    await client.call(ECHO, text_request("late"), timeout=5)
+                assert late.value.code is Code.UNAVAILABLE
                 go_on.set()
                 assert text_of(await call) == "a"
                 await stopping
@@ -315,6 +318,37 @@ def test_stopping_lets_calls_end(tmp_path: Path) -> None:
                 with pytest.raises(RpcError) as gone:
                     await client.call(ECHO, text_request("b"))
                 assert gone.value.code is Code.UNAVAILABLE
+
+    run(scenario)
+
+
+def test_a_call_that_crosses_the_goodbye_is_refused_not_begun(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        begun: list[str] = []
+        working, go_on = asyncio.Event(), asyncio.Event()
+
+        async def wait(request: Any) -> Any:
+            begun.append(request.container_requests[0].devices_ids[0])
+            working.set()
+            await go_on.wait()
+            return await echo(request)
+
+        server = Server(tmp_path / "s", {ECHO.path: Handler(wait, ECHO.request)})
+        await server.start()
+        async with Channel(tmp_path / "s") as client:
+            first = asyncio.create_task(client.call(ECHO, text_request("first")))
+            await working.wait()
+            (connection,) = server._connections
+            connection.leave()  # and before that is read:
+            second = asyncio.create_task(client.call(ECHO, text_request("second")))
+            with pytest.raises(RpcError) as refused:
+                await second
+            assert refused.value.code is Code.UNAVAILABLE
+            go_on.set()
+            assert text_of(await first) == "first"
+            assert begun == ["first"]
+            assert text_of(await client.call(ECHO, text_request("third"))) == "third"  # on a new connection
+        await server.stop()
 
     run(scenario)
 

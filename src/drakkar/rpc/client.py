@@ -49,6 +49,7 @@ class Channel:
         self.path = "{}:{}".format(*path) if isinstance(path, tuple) else str(path)
         self._sleep = sleep
         self._connection: _Calling | None = None
+        self._leaving: list[_Calling] = []
         self._connecting = asyncio.Lock()
         self._closed = False
 
@@ -63,9 +64,11 @@ class Channel:
     async def close(self) -> None:
         """End it; calls in flight fail."""
         self._closed = True
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        for connection in (*self._leaving, self._connection):
+            if connection is not None:
+                connection.close()
+        self._leaving.clear()
+        self._connection = None
 
     async def call(self, method: Method, request: Any, timeout: float | None = None) -> Any:
         """One request, one response.
@@ -129,6 +132,8 @@ class Channel:
             present = self._connection
             if present is not None and present.usable:
                 return present
+            if present is not None:  # the server is leaving, and still answers what it was asked before
+                self._leaving = [one for one in (*self._leaving, present) if not one.closed]
             loop = asyncio.get_running_loop()
             try:
                 if self._address is not None:

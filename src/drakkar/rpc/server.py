@@ -126,7 +126,7 @@ class Server:
         calls = [call for connection in self._connections for call in connection.calls]
         if grace and calls:
             for connection in self._connections:
-                connection.write(frames.go_away(connection.highest, frames.NO_ERROR))
+                connection.leave()
             await asyncio.wait(calls, timeout=grace)
         for connection in list(self._connections):
             connection.close()
@@ -169,8 +169,14 @@ class _Served(Connection):
         super().__init__(serves=True)
         self.calls: set[asyncio.Task[None]] = set()
         self._handlers = handlers
+        self._leaving = False
         self._connections = connections
         connections.add(self)
+
+    def leave(self) -> None:
+        """Serve what was begun and nothing new, and say so."""
+        self._leaving = True
+        self.write(frames.go_away(self.highest, frames.NO_ERROR))
 
     def on_closed(self) -> None:
         self._connections.discard(self)
@@ -185,7 +191,7 @@ class _Served(Connection):
             return
         if number % 2 == 0 or number <= self.highest:
             raise ProtocolError(f"stream {number} cannot be opened")
-        if len(self.streams) >= MAX_STREAMS:
+        if len(self.streams) >= MAX_STREAMS or self._leaving:  # refused, so that it may be tried elsewhere
             self.open(number, None)
             del self.streams[number]
             self._answer(frames.reset(number, frames.REFUSED_STREAM))
