@@ -138,6 +138,12 @@ def bound(name: str = "p") -> tuple[dict, dict]:  # type: ignore[type-arg]
         ('strict decoding error: unknown field "sharing.x"', "config-rejected", "preparation"),
         ("GPU is lost", "device-missing", "inventory"),
         ("rpc error: code = Unimplemented desc = unknown service v1.DRAPlugin", "api-version-skew", "preparation"),
+        (
+            'fetch ResourceClaim c: resourceclaims.resource.k8s.io "c" is forbidden: User "system:node:n1" cannot get'
+            " resource: node: no relationship found between node 'n1' and this object",
+            "not-enough-evidence",
+            "preparation",
+        ),
         ("something nobody has seen before", "not-enough-evidence", "preparation"),
     ],
 )
@@ -150,6 +156,15 @@ def test_a_failed_preparation_is_explained_by_the_drivers_words(message: str, ca
     verdict = explain(snapshot, "pod/ml/p")
     assert (verdict.cause, verdict.boundary) == (cause, boundary)
     assert message in render.text(verdict, width=10_000)
+
+
+def test_a_kubelet_that_was_quicker_than_the_authorizer_is_told_from_a_failing_driver() -> None:
+    made, waiting = bound()
+    refused = "prepare dynamic resources: fetch ResourceClaim c: forbidden: node: no relationship found between node"
+    failed = event(waiting, "FailedPrepareDynamicResources", f"Failed to prepare dynamic resources: {refused}")
+    verdict = explain(world(made, waiting, events=(event(waiting, "Scheduled", "ok"), failed)), "pod/ml/p")
+    assert "the driver was not asked, and the kubelet comes back within 90 s" in verdict.sentence
+    assert "rbac.kubeletsReadClaims" in render.text(verdict, width=10_000)
 
 
 def test_a_lost_node_is_said() -> None:

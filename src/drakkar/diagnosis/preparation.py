@@ -199,13 +199,23 @@ def _simple(cause: str, sentence: str, next_step: str, *, confidence: str = "cer
         evidence += _plugin_log(situation, node, uses)
         return Finding(
             cause, reference(pod), sentence.format(**fields), tuple(evidence), next_step.format(**fields), confidence,
-            affects=affected(situation.snapshot, pod),
+            affects=affected(situation.snapshot, pod), boundary="preparation" if cause == UNDECIDED else "",
         )  # fmt: skip
 
     return detect
 
 
 _ANSWERS: Final[tuple[tuple[re.Pattern[str], Detector], ...]] = (
+    (
+        re.compile(r"no relationship found between node"),
+        _simple(
+            UNDECIDED,
+            "the API server did not let the kubelet of {node} read claim {claim}: its node authorizer had not seen the"
+            " pod yet; the driver was not asked, and the kubelet comes back within 90 s",
+            "wait, or delete the pod; chart value rbac.kubeletsReadClaims (on by default) keeps it from happening",
+            confidence="possible",
+        ),
+    ),
     (re.compile(r"DRA driver (\S+) is not registered"), _not_registered),
     (re.compile(r"old ResourceClaim with same name (\S+) and different UID (\S+) still exists"), _replaced),
     (
