@@ -118,7 +118,7 @@ def _apply_to_running(runs: int, runtime: str) -> list[float]:
         time.sleep(0.3)
         begun = time.monotonic()
         cluster.run("apply", "-f", str(POD))
-        found.append(_both_running(watch) - begun)
+        found.append(running(watch, 2) - begun)
         watch.terminate()
         watch.wait()
         cluster.run("delete", "-f", str(POD), "--wait=true", "--grace-period=1")
@@ -126,10 +126,12 @@ def _apply_to_running(runs: int, runtime: str) -> list[float]:
     return found
 
 
-def _both_running(watch: subprocess.Popen[str]) -> float:
-    decoder, pending, running = json.JSONDecoder(), "", set()
+def running(watch: subprocess.Popen[str], count: int) -> float:
+    """The moment at which a `kubectl get pods --watch` has shown `count` pods Running."""
+    decoder, pending = json.JSONDecoder(), ""
+    seen: set[str] = set()
     assert watch.stdout is not None
-    while len(running) < 2:
+    while len(seen) < count:
         pending += os.read(watch.stdout.fileno(), 1 << 20).decode()
         while pending.strip():
             try:
@@ -138,7 +140,7 @@ def _both_running(watch: subprocess.Popen[str]) -> float:
                 break
             pending = pending.lstrip()[end:]
             if event["object"].get("status", {}).get("phase") == "Running":
-                running.add(event["object"]["metadata"]["name"])
+                seen.add(event["object"]["metadata"]["name"])
     return time.monotonic()
 
 
