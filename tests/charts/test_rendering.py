@@ -20,7 +20,7 @@ CHART = Path(__file__).resolve().parents[2] / "charts" / "drakkar"
 EVERYTHING = (
     *("--set", "tenancy.enabled=true", "--set", "networkPolicy.enabled=true", "--set", "driver.claimStatus=true"),
     *("--set", "metrics.serviceMonitor.enabled=true", "--set", "driver.dynamicMig=true"),
-    *("--set", "driver.adopt=true", "--set", "driver.deviceMetadata=true"),
+    *("--set", "driver.adopt=true", "--set", "driver.deviceMetadata=true", "--set", "driver.passthrough=true"),
 )
 
 
@@ -64,6 +64,20 @@ def test_the_classes_are_those_of_the_driver(helm: str) -> None:
     assert {name: one["spec"] for name, one in classes.items()} == {
         one["metadata"]["name"]: one["spec"] for one in device_classes()
     }
+
+
+def test_passing_through_sees_the_nodes_processes_and_nothing_else_does(helm: str) -> None:
+    def pod(*words: str) -> dict[str, Any]:
+        options = [word for one in words for word in ("--set", one)]
+        daemon = of_kind(rendered(helm, *options), "DaemonSet")["gpu-drakkar"]
+        found: dict[str, Any] = daemon["spec"]["template"]["spec"]
+        return found
+
+    asked, simulated = "driver.passthrough=true", "node.simulatedMachine=dgx-h100"
+    assert "hostPID" not in pod() and "--passthrough" not in pod()["containers"][0]["args"]
+    assert pod(asked)["hostPID"] is True and "--passthrough" in pod(asked)["containers"][0]["args"]
+    assert "hostPID" not in pod(asked, simulated)
+    assert "--passthrough" in pod(asked, simulated)["containers"][0]["args"]
 
 
 def test_the_daemon_set_runs_the_command_that_exists(helm: str) -> None:

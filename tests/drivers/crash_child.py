@@ -2,9 +2,9 @@
 
 Touches are counted where the world is touched and nowhere else: writes and barriers of the journal, CDI files made,
 written, renamed and removed, MIG instances made and destroyed, compute modes set, MPS daemons started, asked and their
-folders removed, modules loaded, functions of the PCI bus locked, overridden, unbound and bound. Each driver is a process of its own with a folder of
-its own, FOLDER/N, and ends right before its Nth touch, with status 137 and without any clean-up; the first that has
-fewer touches ends the series. The number of those that were killed is printed.
+folders removed, modules loaded, functions of the PCI bus locked, overridden, unbound and bound. Each driver is a
+process of its own with a folder of its own, FOLDER/N, and ends right before its Nth touch, with status 137 and without
+any clean-up; the first that has fewer touches ends the series. The number of those that were killed is printed.
 
 WITHOUT takes something out that guards a prepare, to see that the series finds it missing: `intent`, the record that is
 written before anything is touched, or `notes`, what it says of the hardware as it was.

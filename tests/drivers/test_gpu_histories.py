@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from drakkar.drivers.gpu.kind import GpuKind
+from drakkar.drivers.gpu.vfio_kind import PassthroughKind
 from drakkar.drivers.kit import NodeDriver
 from drakkar.kube.client import Client
 from drakkar.kube.clock import FakeClock
@@ -19,8 +20,11 @@ from drakkar.preparation.values import ClaimRef, ClaimUID, PrepareResult
 from drakkar.vendors.nvidia.published import PublishOptions
 from drakkar.vendors.nvidia.simulated import build_machine
 
-OPTIONS = PublishOptions(dynamic_mig=True)
-DEVICES = ["gpu-0", "gpu-0-mig-1g10gb-19-0", "gpu-0-mig-1g10gb-19-1", "gpu-0-mig-2g20gb-14-0", "gpu-1"]
+OPTIONS = PublishOptions(dynamic_mig=True, passthrough=True)
+DEVICES = [
+    *("gpu-0", "gpu-0-mig-1g10gb-19-0", "gpu-0-mig-1g10gb-19-1", "gpu-0-mig-2g20gb-14-0", "gpu-1"),
+    *("gpu-vfio-0", "gpu-vfio-1"),
+]
 claims = st.sampled_from(["a", "b", "c", "d"])
 
 
@@ -42,7 +46,7 @@ class Histories(RuleBasedStateMachine):
         """A driver process comes up: everything but the sockets."""
         self.machine = build_machine("dgx-h100", "n1", self.folder / "machine")
         self.driver = NodeDriver(
-            GpuKind(self.machine, "n1", OPTIONS),
+            PassthroughKind(self.machine, "n1", OPTIONS, None, self.clock, self.held),
             node_name="n1",
             client=Client(self.node.api),
             plugins_dir=self.folder / "p",
@@ -54,13 +58,21 @@ class Histories(RuleBasedStateMachine):
         )
         await self.driver._recover()
 
+    def held(self) -> set[str]:
+        """The devices that claims hold."""
+        return {key.device for claim in self.driver.claims.values() for key in claim.devices}
+
     def run(self, coroutine: Any) -> None:
         async def main() -> None:
             await coroutine
-            for _ in range(400):
+            waiting = 0
+            for _ in range(4000):
                 running = sum(not call.done() for call in self.calls.values())
-                if running <= len(self.clock._sleepers):
-                    break  # each call that is not done sleeps in a hand-over
+                waiting += 1
+                if running > len(self.clock._sleepers) or in_the_kernel():
+                    waiting = 0
+                if waiting == 2:
+                    break  # each call that is not done sleeps in a hand-over, and no answer of a thread is under way
                 await asyncio.sleep(0.0005)
 
         self.loop.run_until_complete(main())
@@ -107,6 +119,7 @@ class Histories(RuleBasedStateMachine):
             self.driver._close_ledger()  # from here on nothing is undone, as in a killed process
             await self.driver._end_calls()
             self.calls.clear()
+            await out_of_the_kernel()  # what a process was doing there ends even when it is killed
             await self.start()
 
         self.run(call())
@@ -124,13 +137,30 @@ class Histories(RuleBasedStateMachine):
         made = {(one.profile.id, one.start) for one in self.machine.gpus()[0].mig_instances}
         wanted = {tuple(int(part) for part in device.split("-")[-2:]) for device in devices if "mig" in device}
         assert made == wanted
+        for index, gpu in enumerate(self.machine.state.gpus[:2]):
+            away = f"gpu-vfio-{index}" in devices
+            assert (gpu.driver, gpu.override) == (("vfio-pci", "vfio-pci") if away else ("nvidia", ""))
+            assert gpu.persistence is not away and not gpu.locked
+            assert not {f"gpu-{index}", f"gpu-vfio-{index}"} <= set(devices)
 
     def teardown(self) -> None:
         if hasattr(self, "loop"):
             self.loop.run_until_complete(self.driver._end_calls())
+            self.loop.run_until_complete(out_of_the_kernel())
             self.loop.run_until_complete(self.loop.shutdown_default_executor())
             self.loop.close()
             shutil.rmtree(self.folder)
+
+
+def in_the_kernel() -> bool:
+    """Whether a thread of a driver writes to the PCI bus."""
+    return any(thread.name.startswith("0000:") for thread in threading.enumerate())
+
+
+async def out_of_the_kernel() -> None:
+    """Returns when no thread does."""
+    while in_the_kernel():
+        await asyncio.sleep(0.0005)
 
 
 def ref(name: str) -> ClaimRef:

@@ -5,9 +5,10 @@ command and grace period filled in, and containers that name no claims have all 
 
     ready: [POD, …]        become Ready; all pods of the file if the key is missing
     pods: {SELECTOR: N}    so many pods with that label become Ready or succeed
-    sees: {PLACE: {gpus, migs, models, environment, limits}}   how many whole GPUs, MIG devices; a pattern for each
-                                          line of nvidia-smi -L; variables of CUDA, as NAME=value; what the driver
-                                          lets it have of each GPU's memory, as `N MiB` or `[N/A]`
+    sees: {PLACE: {gpus, migs, vfio, models, environment, limits}}   how many whole GPUs, MIG devices; patterns of all
+                                          nodes of one that has a GPU passed through; a pattern for each line of
+                                          nvidia-smi -L; variables of CUDA, as NAME=value; what the driver lets it
+                                          have of each GPU's memory, as `N MiB` or `[N/A]`
     distinct | same: [PLACE, …]           these see different, or the same, hardware
     unschedulable: {POD: PATTERN}         stays Pending; the scheduler's message
     refused: {POD: PATTERN}               stays ContainerCreating; the event of the failed prepare
@@ -28,11 +29,13 @@ from tools.realkube import images
 
 #: What a container does: show its device nodes by number, then what nvidia-smi finds behind them, then wait.
 LOOK = (
-    "for n in /dev/nvidia[0-9]* /dev/nvidia-caps/*; do [ -c $n ] && stat -c 'NODE %n %t:%T' $n; done; "
+    "for n in /dev/nvidia[0-9]* /dev/nvidia-caps/* /dev/vfio/* /dev/vfio/devices/* /dev/iommu; do "
+    "[ -c $n ] && stat -c 'NODE %n %t:%T' $n; done; "
     "nvidia-smi -L; nvidia-smi --query-gpu=memory.limit --format=csv,noheader | sed 's/^/LIMIT /'; "
     "env | grep ^CUDA_ | sed 's/^/ENV /'; echo SEEN; "
 )
-_WAIT = "trap 'exit 0' TERM; sleep 3600 & wait"
+#: Then it waits, and ends at once when it is told to.
+WAIT = "trap 'exit 0' TERM; sleep 3600 & wait"
 
 #: Options of `drakkar driver gpu`, and MIG instances (GPU, profile) that exist before it starts.
 DRIVERS: dict[str, DriverSetup]
@@ -59,6 +62,7 @@ DRIVERS = {
     "shares-by-mps": DriverSetup(options=("--shares=memory", "--enforce-memory=mps")),
     "shares-unlimited": DriverSetup(options=("--shares=unlimited",)),
     "shares-4": DriverSetup(options=("--shares=4",)),
+    "passthrough": DriverSetup(options=("--passthrough",)),
 }
 
 
@@ -107,6 +111,6 @@ def _fill(spec: dict[str, Any], *, ends: bool = False) -> None:
     for container in spec.setdefault("containers", [{"name": "main"}]):
         container.setdefault("image", images.WORKLOAD)
         container.setdefault("imagePullPolicy", "Never")
-        container.setdefault("command", ["sh", "-c", LOOK + ("" if ends else _WAIT)])
+        container.setdefault("command", ["sh", "-c", LOOK + ("" if ends else WAIT)])
         if names:
             container.setdefault("resources", {}).setdefault("claims", names)

@@ -58,6 +58,10 @@ def _check(place: str, seen: Seen, wanted: dict[str, Any]) -> None:
         assert len(seen.migs) == wanted["migs"], f"{place} sees {seen}"
         capabilities = [node for node in seen.nodes if "/nvidia-cap" in node]
         assert len(capabilities) == 2 * wanted["migs"], f"{place} has the nodes {seen.nodes}"
+    if "vfio" in wanted:
+        paths = sorted(node.split()[0] for node in seen.nodes)
+        patterns = sorted(wanted["vfio"])
+        assert len(paths) == len(patterns) and all(map(re.fullmatch, patterns, paths)), f"{place} has {seen.nodes}"
     for variable in wanted.get("environment", ()):
         assert variable in seen.environment, f"{place} has the environment {seen.environment}"
     if "limits" in wanted:

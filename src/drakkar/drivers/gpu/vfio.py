@@ -82,7 +82,8 @@ class Passthrough:
         self._machine = machine
         self._clock = clock
         self._away: dict[str, Note] = {}
-        self._stuck: dict[str, asyncio.Future[None]] = {}
+        self._running: dict[str, asyncio.Future[None]] = {}
+        self._stuck: set[str] = set()
         self._seen: tuple[int, tuple[GpuFunction, ...]] | None = None
 
     @property
@@ -334,15 +335,18 @@ class Passthrough:
 
     async def _kernel(self, address: str, doing: str, work: Callable[[], None]) -> None:
         """Run what may block in the kernel, one thing at a time for each function. Raises PreparationError."""
-        before = self._stuck.get(address)
-        if before is not None and not before.done():
-            raise self._never_came_back(address, "an earlier change of its driver")
-        future = _in_thread(work, f"{address} {doing}")
-        self._stuck[address] = future
+        before = self._running.get(address)
+        if before is not None and not before.done():  # its caller gave up: it is stuck, or was cancelled just now
+            late = address in self._stuck or not await wait_for(self._clock, before, SWITCH_SECONDS)
+            if late and not before.done():
+                raise self._never_came_back(address, "an earlier change of its driver")
+        self._stuck.discard(address)
+        future = self._running[address] = _in_thread(work, f"{address} {doing}")
         if not await wait_for(self._clock, future, SWITCH_SECONDS):
+            self._stuck.add(address)
             future.add_done_callback(lambda late: _log.warning("%s: %s came back late: %s", address, doing, _end(late)))
             raise self._never_came_back(address, doing)
-        del self._stuck[address]
+        del self._running[address]
         try:
             future.result()
         except OSError as error:

@@ -131,11 +131,22 @@ class PassthroughKind(GpuKind):
         for device, note in _noted(claim, mine):
             await self.passthrough.give_back(device, note)
 
-    # --- names ------------------------------------------------------------------------------------------------------
-
     def restore(self, claim: AllocatedClaim) -> None:
-        """As without it, for the devices that are not passed through: those have nodes of the kernel's own making."""
-        super().restore(_split(claim)[1])
+        """What is passed through is still bound to VFIO, whose nodes are of the kernel's own making."""
+        mine, rest = _split(claim)
+        super().restore(rest)
+        for device in mine:
+            self.passthrough.nodes(device.device, self._options(claim, device))
+
+    def attributes(self, claim: AllocatedClaim) -> Mapping[str, Mapping[str, Any]]:
+        """What is published: a virtual machine's container finds the GPU's bus address there."""
+        mine, rest = _split(claim)
+        names = {device.device for device in mine}
+        pool = self.pool() if mine else None
+        own = {one.name: one.attributes for one in (pool.devices if pool else ()) if one.name in names}
+        return {**super().attributes(rest), **own}
+
+    # --- names ------------------------------------------------------------------------------------------------------
 
     def overlapping(self, device: str) -> frozenset[str]:
         """A GPU and its passed-through self exclude each other, and GPUs of one IOMMU group."""

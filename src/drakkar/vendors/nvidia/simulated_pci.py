@@ -220,6 +220,7 @@ class PciTree:
 
     def __init__(self) -> None:
         self._shown: dict[object, object] = {}
+        self._groups: set[int] = set()
         self.wanted = False
 
     def forget(self) -> None:
@@ -233,6 +234,9 @@ class PciTree:
             self.wanted = (root / "sys/kernel/iommu_groups").is_dir()  # another process made it
             if not self.wanted:
                 return
+        if not self._shown:  # what another process made last is not known
+            shutil.rmtree(root / "sys/kernel/iommu_groups", ignore_errors=True)
+            (root / "sys/kernel/iommu_groups").mkdir(parents=True)
         if self._changed("drivers", (state.modules, [one.home for one in state.functions], state.loaded)):
             self._show_drivers(state, root)
         members: dict[int, list[str]] = {}
@@ -258,8 +262,14 @@ class PciTree:
                 self._show_function(state, root, other.address, other.driver, other.override, group, place)
             members.setdefault(group, []).append(other.address)
             bound |= {group} if is_vfio(other.driver) else set()
-        if self._changed("groups", (members, bound, state.iommu, state.iommufd, bool(state.modules))):
-            self._show_groups(state, root, members, bound)
+        for path, name, minor, mode, there in _shared_nodes(state):
+            if self._changed(path, there):
+                _show_node(root, f"misc/{name}", DeviceNode(path, _majors(state)[2], minor, mode=mode), there=there)
+        groups = members if state.iommu else {}
+        for group in sorted({*groups, *self._groups}):
+            if self._changed(("group", group), (groups.get(group), group in bound)):
+                self._show_group(state, root, group, groups.get(group, []), is_open=group in bound and group in groups)
+        self._groups = set(groups)
         if self._changed("processes", state.processes):
             self._show_processes(state, root)
 
@@ -272,9 +282,12 @@ class PciTree:
     @staticmethod
     def _show_drivers(state: MachineState, root: Path) -> None:
         drivers = root / "sys/bus/pci/drivers"
-        shutil.rmtree(drivers, ignore_errors=True)
         names = {VFIO_MODULES[module] for module in state.modules} | {one.home for one in state.functions}
-        for name in names | ({NVIDIA_DRIVER} if state.loaded else set()):
+        names |= {NVIDIA_DRIVER} if state.loaded else set()
+        there = {entry.name for entry in drivers.iterdir()} if drivers.is_dir() else set()
+        for name in there - names:
+            shutil.rmtree(drivers / name, ignore_errors=True)
+        for name in names - there:
             tree.write_files(drivers / name, {"/bind": "", "/unbind": ""})
         tree.write_files(root, {f"/sys/module/{module}/initstate": "live\n" for module in state.modules})
         aliases = ["alias vfio_pci:v*d*sv*sd*bc*sc*i* vfio_pci"] + [
@@ -302,38 +315,16 @@ class PciTree:
         if is_vfio(driver) and state.iommufd:
             node = DeviceNode(f"/dev/vfio/devices/vfio{number}", _majors(state)[1], number, mode=0o600)
             tree.write_files(folder, {f"/vfio-dev/vfio{number}/dev": f"{node.major}:{node.minor}\n"})
-            tree.write_files(root, {f"/sys/class/vfio-dev/vfio{number}/dev": f"{node.major}:{node.minor}\n"})
-            tree.make_node(root, node)
+            _show_node(root, f"vfio-dev/vfio{number}", node, there=True)
 
     @staticmethod
-    def _show_groups(state: MachineState, root: Path, members: dict[int, list[str]], bound: set[int]) -> None:
-        """Groups with their members, and a node for each group of which a function is bound to VFIO."""
-        for folder in ("sys/kernel/iommu_groups", "sys/class/vfio", "sys/class/misc"):
-            shutil.rmtree(root / folder, ignore_errors=True)
-        for node in (root / "dev/vfio").glob("[0-9]*") if (root / "dev/vfio").is_dir() else ():
-            node.unlink()
-        (root / "sys/kernel/iommu_groups").mkdir(parents=True, exist_ok=True)
-        shared = [("/dev/vfio/vfio", "vfio", _VFIO_MINOR, 0o666, bool(state.modules) and state.iommu)]
-        shared += [("/dev/iommu", "iommu", _IOMMU_MINOR, 0o660, state.iommufd and state.iommu)]
-        for path, name, minor, mode, there in shared:
-            if there:
-                major = _majors(state)[2]
-                tree.write_files(root, {f"/sys/class/misc/{name}/dev": f"{major}:{minor}\n"})
-                tree.make_node(root, DeviceNode(path, major, minor, mode=mode))
-            else:
-                tree.remove_node(root, path)
-        if not state.iommu:
-            return
-        for group, addresses in members.items():
-            links = {
-                f"/sys/kernel/iommu_groups/{group}/devices/{address}": f"../../../../bus/pci/devices/{address}"
-                for address in addresses
-            }
-            tree.make_links(root, links)
-            if group in bound:
-                made = DeviceNode(f"/dev/vfio/{group}", _majors(state)[0], group, mode=0o600)
-                tree.write_files(root, {f"/sys/class/vfio/{group}/dev": f"{made.major}:{made.minor}\n"})
-                tree.make_node(root, made)
+    def _show_group(state: MachineState, root: Path, group: int, addresses: list[str], *, is_open: bool) -> None:
+        """A group with its members, and its node while a function of it is bound to VFIO."""
+        folder = f"/sys/kernel/iommu_groups/{group}"
+        shutil.rmtree(root / folder.lstrip("/"), ignore_errors=True)
+        tree.make_links(root, {f"{folder}/devices/{one}": f"../../../../bus/pci/devices/{one}" for one in addresses})
+        node = DeviceNode(f"/dev/vfio/{group}", _majors(state)[0], group, mode=0o600)
+        _show_node(root, f"vfio/{group}", node, there=is_open)
 
     @staticmethod
     def _show_proc(machine: SimulatedMachine, root: Path, slot: int) -> None:
@@ -355,6 +346,24 @@ class PciTree:
             folder = f"/proc/{process.pid}"
             tree.write_files(root, {f"{folder}/comm": f"{process.command[:15]}\n", f"{folder}/maps": ""})
             tree.make_links(root, {f"{folder}/fd/3": process.path})
+
+
+def _shared_nodes(state: MachineState) -> list[tuple[str, str, int, int, bool]]:
+    """VFIO's and IOMMUFD's own nodes: path, name, minor, mode, whether they are there."""
+    return [
+        ("/dev/vfio/vfio", "vfio", _VFIO_MINOR, 0o666, bool(state.modules) and state.iommu),
+        ("/dev/iommu", "iommu", _IOMMU_MINOR, 0o660, state.iommufd and state.iommu),
+    ]
+
+
+def _show_node(root: Path, device: str, node: DeviceNode, *, there: bool) -> None:
+    """A device node and the numbers of it in sysfs (`vfio/10`), or neither."""
+    if there:
+        tree.write_files(root, {f"/sys/class/{device}/dev": f"{node.major}:{node.minor}\n"})
+        tree.make_node(root, node)
+    else:
+        shutil.rmtree(root / "sys/class" / device, ignore_errors=True)
+        tree.remove_node(root, node.path)
 
 
 def _as_after_boot(state: MachineState) -> bool:
