@@ -64,6 +64,7 @@ def read_priorities(value: Any, where: str) -> dict[int, tuple[str, ...]]:
                     f"{one!r} is no regular expression: {_text(error)}",
                     reason="InvalidPriorities",
                     subject=f"{where}.{number}",
+                    expected="a regular expression in the syntax of RE2, such as spot-.*",
                 ) from None
         found[priority] = tuple(expressions)
     return found
