@@ -19,10 +19,11 @@ from drakkar.cel.environment import Environment
 from drakkar.cel.signatures import Overload
 from drakkar.cel.types import Type
 from tools import fuzz_cel_grid
+from tools.fuzz_cel_devices import random_device
+from tools.fuzz_cel_parts import ELEMENTS, MACROS, NAMES, PATHS, Part, Scope, kind_of
 from tools.vectors.cel import MAX_BYTES, MAX_COST
 
 Json = dict[str, Any]
-Scope = list[tuple[str, Type]]
 
 LITERALS: Final[dict[str, tuple[str, ...]]] = {
     "bool": ("true", "false"),
@@ -46,9 +47,6 @@ LITERALS: Final[dict[str, tuple[str, ...]]] = {
     "null": ("null",),
     "type": ("int", "string", "type(1)", "net.IP", "list"),
 }  # fmt: skip
-ELEMENTS: Final = (types.INT, types.STRING, types.BOOL, types.DOUBLE, types.UINT, types.DYN, types.QUANTITY, types.IP)
-DOMAINS: Final = ("gpu.nvidia.com", "d.example.com", "resource.kubernetes.io", "none.example.com")
-NAMES: Final = ("s", "i", "b", "v", "memory", "list", "missing")
 UNREACHABLE: Final = ("kubernetes.authorization.",)
 HIDDEN: Final = ("__not_strictly_false__", "_in_")
 DEPTH: Final = 5
@@ -75,33 +73,6 @@ UNTRACED: Final = ("clauses.py", "libraries/authorization.py")
 """Explanations, and what device selectors cannot reach."""
 
 
-class Part:
-    """A piece of an expression: its type, and its text with further parts in between."""
-
-    __slots__ = ("pieces", "type")
-
-    def __init__(self, found: Type, *pieces: str | Part) -> None:
-        self.type = found
-        self.pieces = pieces
-
-    def __str__(self) -> str:
-        return "".join(map(str, self.pieces))
-
-    def parts(self) -> Iterator[Part]:
-        """All parts below, outer ones first."""
-        for piece in self.pieces:
-            if isinstance(piece, Part):
-                yield piece
-                yield from piece.parts()
-
-    def with_part(self, old: Part, new: Part) -> Part:
-        """The same with one part replaced."""
-        if self is old:
-            return new
-        pieces = (piece.with_part(old, new) if isinstance(piece, Part) else piece for piece in self.pieces)
-        return Part(self.type, *pieces)
-
-
 class Maker:
     """Makes expressions of a wanted type."""
 
@@ -115,7 +86,7 @@ class Maker:
             for overload in overloads:
                 shown = (overload.result, *overload.parameters)
                 if not any(candidate.text.startswith(UNREACHABLE) for candidate in shown):
-                    self.by_result.setdefault(_kind(overload.result), []).append(overload)
+                    self.by_result.setdefault(kind_of(overload.result), []).append(overload)
 
     def make(self, wanted: Type, depth: int, scope: Scope) -> Part:
         """An expression that (mostly) has this type."""
@@ -133,8 +104,8 @@ class Maker:
         fitting = [name for name, found in scope if found is wanted or types.DYN in (found, wanted)]
         if fitting and rng.random() < 0.7:
             return Part(wanted, rng.choice(fitting))
-        if wanted.text in _PATHS and rng.random() < 0.6:
-            return Part(wanted, rng.choice(_PATHS[wanted.text]))
+        if wanted.text in PATHS and rng.random() < 0.6:
+            return Part(wanted, rng.choice(PATHS[wanted.text]))
         return self.literal(wanted, depth, scope)
 
     def literal(self, wanted: Type, depth: int, scope: Scope) -> Part:
@@ -168,7 +139,7 @@ class Maker:
     def call(self, wanted: Type, depth: int, scope: Scope) -> Part:
         """One of the overloads that yield the type."""
         rng = self.rng
-        fitting = self.by_result.get(_kind(wanted), [])
+        fitting = self.by_result.get(kind_of(wanted), [])
         if rng.random() < 0.2 or not fitting:
             fitting = self.by_result["param"]
         overload = rng.choice(fitting)
@@ -183,7 +154,7 @@ class Maker:
 
     def macro(self, wanted: Type, depth: int, scope: Scope) -> Part:
         """A comprehension or another macro that yields the type."""
-        fitting = [build for kind, build in _MACROS if kind in ("", _kind(wanted))]
+        fitting = [build for produced, build in MACROS if produced in ("", kind_of(wanted))]
         return self.rng.choice(fitting)(self, wanted, depth, scope)
 
     def name(self) -> str:
@@ -202,103 +173,16 @@ class Maker:
         kind = types.map_of(types.STRING, rng.choice((types.DYN, types.INT, types.STRING)))
         return self.make(kind, depth, scope), types.STRING, kind.parameters[1]
 
-    def iterated(self, function: str, wanted: Type, body: Type, depth: int, scope: Scope, *, two: bool) -> Part:
-        """`items.function(x, body)` or, with two variables, `items.function(k, v, body)`."""
+    def iterated(
+        self, function: str, wanted: Type, body: Type, depth: int, scope: Scope, *, two: bool, filtered: bool = False
+    ) -> Part:
+        """`items.function(x, body)` or, with two variables, `items.function(k, v, body)`, perhaps with a filter."""
         values, key, element = self.items(depth, scope)
         first = element if values.type.kind == "list" and not two else key
         names = [self.name(), self.name()] if two else [self.name()]
         inner = [*scope, (names[0], first), *([(names[1], element)] if two else [])]
-        return Part(wanted, values, f".{function}({', '.join(names)}, ", self.make(body, depth, inner), ")")
-
-
-def _quantifier(maker: Maker, wanted: Type, depth: int, scope: Scope) -> Part:
-    two = maker.rng.random() < 0.3
-    function = maker.rng.choice(("all", "exists", "exists_one"))
-    return maker.iterated(function, wanted, types.BOOL, depth, scope, two=two)
-
-
-def _gatherer(maker: Maker, wanted: Type, depth: int, scope: Scope) -> Part:
-    rng = maker.rng
-    kind = rng.random()
-    element = wanted.parameters[0]
-    if kind < 0.35:
-        return maker.iterated("map", wanted, element, depth, scope, two=False)
-    if kind < 0.55:
-        return maker.iterated("transformList", wanted, element, depth, scope, two=True)
-    name = maker.name()
-    values = maker.make(wanted, depth, scope)
-    inner = [*scope, (name, element)]
-    if kind < 0.8:
-        return Part(wanted, values, f".filter({name}, ", maker.make(types.BOOL, depth, inner), ")")
-    if kind < 0.9:
-        return Part(wanted, values, f".sortBy({name}, ", maker.make(rng.choice(ELEMENTS[:5]), depth, inner), ")")
-    test = maker.make(types.BOOL, depth, inner)
-    return Part(wanted, values, f".map({name}, ", test, ", ", maker.make(element, depth, inner), ")")
-
-
-def _transformed(maker: Maker, wanted: Type, depth: int, scope: Scope) -> Part:
-    return maker.iterated("transformMap", wanted, wanted.parameters[1], depth, scope, two=True)
-
-
-def _bound(maker: Maker, wanted: Type, depth: int, scope: Scope) -> Part:
-    kind, name = maker.rng.choice(ELEMENTS), maker.name()
-    value = maker.make(kind, depth, scope)
-    return Part(wanted, f"cel.bind({name}, ", value, ", ", maker.make(wanted, depth, [*scope, (name, kind)]), ")")
-
-
-def _conditional(maker: Maker, wanted: Type, depth: int, scope: Scope) -> Part:
-    test, then = maker.make(types.BOOL, depth, scope), maker.make(wanted, depth, scope)
-    return Part(wanted, "(", test, " ? ", then, " : ", maker.make(wanted, depth, scope), ")")
-
-
-def _presence(maker: Maker, wanted: Type, depth: int, scope: Scope) -> Part:
-    return Part(wanted, f"has({maker.rng.choice(_PATHS['dyn'])})")
-
-
-def _chain(maker: Maker, wanted: Type, depth: int, scope: Scope) -> Part:
-    operator = maker.rng.choice((" && ", " || "))
-    found: list[str | Part] = ["("]
-    for number in range(maker.rng.randint(2, 4)):
-        found += [operator if number else "", maker.make(types.BOOL, depth, scope)]
-    return Part(wanted, *found, ")")
-
-
-def _mapped_optional(maker: Maker, wanted: Type, depth: int, scope: Scope) -> Part:
-    kind, name = maker.rng.choice(ELEMENTS), maker.name()
-    flat = maker.rng.random() < 0.3
-    body = maker.make(wanted if flat else wanted.parameters[0], depth, [*scope, (name, kind)])
-    function = "optFlatMap" if flat else "optMap"
-    return Part(wanted, maker.make(types.optional_of(kind), depth, scope), f".{function}({name}, ", body, ")")
-
-
-def _or_value(maker: Maker, wanted: Type, depth: int, scope: Scope) -> Part:
-    optional = maker.make(types.optional_of(wanted), depth, scope)
-    return Part(wanted, optional, ".orValue(", maker.make(wanted, depth, scope), ")")
-
-
-_MACROS: Final[tuple[tuple[str, Callable[[Maker, Type, int, Scope], Part]], ...]] = (
-    ("bool", _quantifier), ("bool", _quantifier), ("bool", _presence), ("bool", _chain), ("bool", _chain),
-    ("list", _gatherer), ("list", _gatherer), ("list", _gatherer), ("map", _transformed), ("map", _transformed),
-    ("optional_type", _mapped_optional), ("", _conditional), ("", _bound), ("", _or_value),
-)  # fmt: skip
-
-_PATHS: Final[dict[str, tuple[str, ...]]] = {
-    "string": ("device.driver",),
-    "bool": ("device.allowMultipleAllocations",),
-    "dyn": tuple(f"device.attributes['{d}'].{n}" for d in DOMAINS for n in NAMES),
-    "kubernetes.Quantity": tuple(f"device.capacity['{d}'].{n}" for d in DOMAINS for n in ("memory", "missing")),
-    "optional_type(dyn)": (
-        "device.attributes[?'d.example.com'].s",
-        *(f"device.attributes['{d}'].?{n}" for d in DOMAINS[:2] for n in NAMES),
-    ),
-    "map(string, dyn)": tuple(f"device.attributes['{d}']" for d in DOMAINS),
-}
-
-
-def _kind(found: Type) -> str:
-    if found.kind in ("list", "map", "param", "type"):
-        return found.kind
-    return found.name
+        test: list[str | Part] = [self.make(types.BOOL, depth, inner), ", "] if filtered else []
+        return Part(wanted, values, f".{function}({', '.join(names)}, ", *test, self.make(body, depth, inner), ")")
 
 
 def _free(candidate: Type) -> Iterator[Type]:
@@ -351,7 +235,13 @@ def random_case(seed: int) -> tuple[Json, Part | None]:
         expression = str(tree)
     else:
         expression = _damaged(rng, rng.choice(_corpus()))
-    case = {"name": f"cel/{seed}", "expression": expression, "env": env, "features": features, "device": _device(rng)}
+    case = {
+        "name": f"cel/{seed}",
+        "expression": expression,
+        "env": env,
+        "features": features,
+        "device": random_device(rng),
+    }
     return case, tree
 
 
@@ -403,34 +293,6 @@ _SNIPPETS: Final = (
     "\n",
     "é",
 )
-
-
-def _device(rng: random.Random) -> Json:
-    attributes: Json = {}
-    for domain in ("", "d.example.com/", "resource.kubernetes.io/"):
-        for name, values in _VALUES.items():
-            if rng.random() < 0.5:
-                attributes[domain + name] = rng.choice(values)
-    capacity = {
-        domain + "memory": {"value": rng.choice(("80Gi", "40Gi", "1500m", "0"))}
-        for domain in ("", "d.example.com/")
-        if rng.random() < 0.6
-    }
-    return {
-        "driver": "gpu.nvidia.com",
-        "attributes": attributes,
-        "capacity": capacity,
-        "allowMultipleAllocations": rng.random() < 0.3,
-    }
-
-
-_VALUES: Final[dict[str, tuple[Json, ...]]] = {
-    "s": ({"string": "A100"}, {"string": ""}, {"string": "1.2.3"}, {"string": "grüße"}),
-    "i": ({"int": 0}, {"int": 7}, {"int": -3}),
-    "b": ({"bool": True}, {"bool": False}),
-    "v": ({"version": "1.2.3"}, {"version": "2.0.0-rc.1"}),
-    "list": ({"strings": ["a", "b"]}, {"ints": [3, 1, 2]}, {"bools": [True]}, {"versions": ["1.0.0"]}),
-}
 
 
 def ours(case: Json) -> Json:

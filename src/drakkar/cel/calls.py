@@ -12,7 +12,7 @@ from typing import Any, Final
 from drakkar.cel.signatures import Implementation, Overload, PaidAhead, Price
 from drakkar.cel.steps import Body, Frame, LimitReached, Step, charged
 from drakkar.cel.types import Type
-from drakkar.cel.values import Duration, Failure, Timestamp, UInt, type_name
+from drakkar.cel.values import INT_MIN, Duration, Failure, Timestamp, UInt, type_name
 
 _ANY: Final = None
 # Operators that upstream runs without looking at declarations first; their error names no types.
@@ -30,6 +30,14 @@ _OPERANDS: Final[dict[str, frozenset[type]]] = {
     "_%_": frozenset({int, UInt}),
 }
 """Which values can stand on the left of an operator at all; upstream's error for others names the operator."""
+
+
+def _negative(span: Duration) -> Any:
+    return Failure("integer overflow") if span.nanos == INT_MIN else Duration(-span.nanos)
+
+
+_UNDECLARED: Final[dict[tuple[Any, ...], Implementation]] = {("-_", Duration): _negative}
+"""What operators do with values that no declaration lets near them, other than as dyn."""
 
 
 class Dispatcher:
@@ -52,6 +60,9 @@ class Dispatcher:
         for argument in arguments:
             if type(argument) is Failure:
                 return argument
+        undeclared = _UNDECLARED.get((self.function, *map(type, arguments)))
+        if undeclared is not None:
+            return undeclared
         for overload in self.overloads:
             if len(overload.classes) == len(arguments) and _fits(overload, arguments):
                 implementation = overload.implementation

@@ -40,12 +40,15 @@ def validate(root: Node, watched: Sequence[Node]) -> list[Problem]:
         for node in watched:
             found += _problems(node, False)
         return found
-    stack = [(root, False)]
+    stack, visited = [(root, False)], []
     while stack:
         node, formatted = stack.pop()
         formatted = formatted or (isinstance(node, CallNode) and node.function == "format")
-        found += _problems(node, formatted)
+        visited.append((node, formatted))
         stack += [(child, formatted) for child in _children(node)]
+    # Parts before the whole: of two problems in one place that of the part is told first.
+    for node, formatted in reversed(visited):
+        found += _problems(node, formatted)
     return found
 
 

@@ -135,6 +135,18 @@ def _shifted(stamp: Timestamp, nanos: int) -> Any:
     return Timestamp(nanos, stamp.offset) if YEAR_ONE <= nanos < YEAR_TEN_THOUSAND else _OVERFLOW
 
 
+def _earlier(stamp: Timestamp, span: Duration) -> Any:
+    """Upstream negates the duration first, and the least one has no opposite."""
+    return _INT_OVERFLOW if span.nanos == INT_MIN else _shifted(stamp, -span.nanos)
+
+
+def _between(left: Timestamp, right: Timestamp) -> Any:
+    """The whole seconds have to fit by themselves."""
+    seconds = left.nanos // _SECOND - right.nanos // _SECOND
+    whole = _duration(seconds * _SECOND)
+    return whole if isinstance(whole, Failure) else _duration(left.nanos - right.nanos)
+
+
 def _duration(nanos: int) -> Any:
     return Duration(nanos) if INT_MIN <= nanos <= INT_MAX else _INT_OVERFLOW
 
@@ -274,7 +286,7 @@ TIMES: Final = Library(
         "add_duration_timestamp": lambda span, stamp: _shifted(stamp, span.nanos),
         "add_timestamp_duration": lambda stamp, span: _shifted(stamp, span.nanos),
         "subtract_duration_duration": lambda left, right: _duration(left.nanos - right.nanos),
-        "subtract_timestamp_duration": lambda stamp, span: _shifted(stamp, -span.nanos),
-        "subtract_timestamp_timestamp": lambda left, right: _duration(left.nanos - right.nanos),
+        "subtract_timestamp_duration": _earlier,
+        "subtract_timestamp_timestamp": _between,
     },
 )
