@@ -159,7 +159,7 @@ def in_the_kernel() -> bool:
 
 async def out_of_the_kernel() -> None:
     """Returns when no thread does."""
-    while in_the_kernel():
+    while in_the_kernel():  # noqa: ASYNC110 - threads set no event
         await asyncio.sleep(0.0005)
 
 
