@@ -107,26 +107,18 @@ def test_a_cron_job_fires_twenty_four_times_in_a_day(keys: Path) -> None:
         "metadata": {"name": "hourly"},
         "spec": {
             "schedule": "30 * * * *",
-            "successfulJobsHistoryLimit": 100,
             "jobTemplate": {
                 "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container("sleep", "90")]}}}
             },
         },
     }
 
-    async def work(cluster: Cluster, clock: SimulatedClock) -> tuple[list[str], list[float]]:
+    async def work(cluster: Cluster, clock: SimulatedClock) -> list[str]:
         await cluster.client.create(CRON_JOBS, cron, "default")
         await clock.advance(86_400)
-        jobs = objects(cluster, JOBS)
-        took = [
-            (parse_rfc3339(job["status"]["completionTime"]) - parse_rfc3339(job["status"]["startTime"])).total_seconds()
-            for job in jobs
-        ]
-        return sorted(job["metadata"]["creationTimestamp"] for job in jobs), took
+        return sorted(job["metadata"]["creationTimestamp"] for job in objects(cluster, JOBS))
 
-    born, took = simulate(work, keys, nodes=[NODE])
-    assert born == [f"2026-01-01T{hour:02}:30:00Z" for hour in range(24)]
-    assert all(90 <= seconds <= 93 for seconds in took)
+    assert simulate(work, keys) == [f"2026-01-01T{hour:02}:30:00Z" for hour in range(24)]
 
 
 def test_a_job_ends_at_its_deadline(keys: Path) -> None:
@@ -219,21 +211,21 @@ def test_faults_of_a_fleet_happen_at_simulated_times(keys: Path, tmp_path: Path)
         """
         nodes: [{model: t4, count: 2}]
         faults:
-          - {after: 6h, fault: node-lost, node: t4-1}
-          - {after: 7h, fault: clock-jumped, node: t4-0, seconds: -3600}
+          - {after: 40m, fault: node-lost, node: t4-1}
+          - {after: 50m, fault: clock-jumped, node: t4-0, seconds: -3600}
         """,
     )
     told: list[str] = []
 
     async def work(cluster: Cluster, clock: SimulatedClock) -> None:
-        await clock.advance(6 * 3600 - 1)
+        await clock.advance(2399)
         assert all(condition(node, "Ready")["status"] == "True" for node in objects(cluster, NODES))
         await clock.advance(61)
         ready = {node["metadata"]["name"]: condition(node, "Ready") for node in objects(cluster, NODES)}
         assert {name: one["status"] for name, one in ready.items()} == {"t4-0": "True", "t4-1": "Unknown"}
-        silent = parse_rfc3339(ready["t4-1"]["lastTransitionTime"]) - parse_rfc3339("2026-01-01T06:00:00Z")
+        silent = parse_rfc3339(ready["t4-1"]["lastTransitionTime"]) - parse_rfc3339("2026-01-01T00:40:00Z")
         assert timedelta(seconds=30) <= silent <= timedelta(seconds=46)
-        await clock.advance(3600)
+        await clock.advance(600)
         own = {one["metadata"]["name"]: one["spec"]["renewTime"] for one in objects(cluster, LEASES)}
         behind = clock.now() - parse_rfc3339(own["t4-0"])
         assert timedelta(hours=1) <= behind <= timedelta(hours=1, seconds=10)
@@ -277,14 +269,14 @@ workloads:
         metadata: {labels: {app: crash}}
         spec: {containers: [{name: main, image: cuda, command: [sh, -c, echo on; sleep 7; exit 3]}]}
 faults:
-  - {after: 3h, fault: driver-killed, node: l4-0}
-  - {after: 4h, fault: driver-started, node: l4-0}
-  - {after: 5h, fault: kubelet-restarted, node: l4-1}
-  - {after: 6h, fault: gpu-lost, node: l4-1, gpu: 0}
+  - {after: 30m, fault: driver-killed, node: l4-0}
+  - {after: 40m, fault: driver-started, node: l4-0}
+  - {after: 50m, fault: kubelet-restarted, node: l4-1}
+  - {after: 2h30m, fault: gpu-lost, node: l4-1, gpu: 0}
+  - {after: 3h, fault: node-lost, node: l4-1}
   - {after: 7h, fault: api-slow, seconds: 0.4}
   - {after: 7h10m, fault: api-refusing, seconds: 8}
   - {after: 8h, fault: node-rebooted, node: l4-0}
-  - {after: 10h, fault: node-lost, node: l4-1}
 """
 
 
@@ -306,8 +298,9 @@ def test_two_runs_of_a_day_write_the_same_objects_in_the_same_order(keys: Path, 
     first, second = ((tmp_path / f"{number}.json").read_text().splitlines() for number in range(2))
     for one, other in zip(first, second, strict=False):
         assert one == other
-    assert len(first) == len(second) > 15_000
-    assert sum('"DELETED", {"kind": "Lease"' in line for line in first) == 0
+    assert len(first) == len(second) > 10_000
+    assert sum('"jobs.batch", "ADDED"' in line for line in first) == 12
+    assert any("BackoffLimitExceeded" in line for line in first) or any('"exitCode": 1' in line for line in first)
 
 
 def test_another_seed_is_another_day_and_the_same_seed_is_not(keys: Path) -> None:
