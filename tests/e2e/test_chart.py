@@ -20,6 +20,8 @@ from drakkar.kube.resources import RESOURCE_CLAIMS
 from drakkar.testing.kubectl import Kubectl, KubectlFailed
 from tests.conftest import kubectl as fetched_kubectl
 from tests.e2e.conftest import NAMESPACE, World, helm
+from tests.e2e.scenarios import DriverSetup
+from tests.e2e.test_lifecycle import SMALL_MIG, pod
 from tools.realkube.cluster import RealCluster
 
 
@@ -247,6 +249,28 @@ def test_a_driver_with_claim_status_writes_it_for_its_own_node_only(world: World
         assert world.get("resourceclaim", "c")["status"]["devices"][0]["data"] == {"uuid": "GPU-0"}
         with pytest.raises(ApiError, match="binding"):
             write({"reservedFor": None})
+    finally:
+        helm(world.cluster, "upgrade", "--set", "tenancy.enabled=true")
+
+
+def test_the_driver_writes_into_claims_which_hardware_they_have(world: World) -> None:
+    """`driver.claimStatus`: by the real API server's rules, with the rights of the chart and no others."""
+    helm(world.cluster, "upgrade", "--set", "tenancy.enabled=true", "--set", "driver.claimStatus=true")
+    try:
+        driver = world.drivers(DriverSetup(options=("--claim-status", "--dynamic-mig")))
+        world.apply(SMALL_MIG, pod("pod", "one-mig"))
+        world.ready("pod")
+        columns = "jsonpath={.items[*].status.devices[*].data.uuid}"
+        told = world.until("resourceclaims", "-o", columns, matches="^MIG-", seconds=40)
+        assert {told.strip()} == world.seen("pod").migs
+        (claim,) = world.get("resourceclaims")["items"]
+        (entry,) = claim["status"]["devices"]
+        (result,) = claim["status"]["allocation"]["devices"]["results"]
+        assert [entry[key] for key in ("driver", "pool", "device")] == [
+            result[key] for key in ("driver", "pool", "device")
+        ]
+        assert entry["conditions"][0]["type"] == "Ready"
+        assert entry["data"]["parentUUID"] in {gpu.uuid for gpu in driver.machine.devices()}
     finally:
         helm(world.cluster, "upgrade", "--set", "tenancy.enabled=true")
 

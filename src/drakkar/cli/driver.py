@@ -59,6 +59,9 @@ def command() -> None:
 @click.option(
     "--device-metadata", is_flag=True, help="Give containers files that say what their devices are (KEP-5304)."
 )
+@click.option(
+    "--claim-status", is_flag=True, help="Write into claims which hardware they have (status.devices, KEP-4817)."
+)
 @click.option("--adopt", is_flag=True, help="Take over the claims that NVIDIA's driver has prepared on this node.")
 @click.option("--hand-back", is_flag=True, help="Leave the node with its prepared claims to NVIDIA's driver; end.")
 @click.option(
@@ -88,6 +91,7 @@ def gpu(
     enforce_memory: Literal["auto", "cgroup", "mps", "none"],
     passthrough: bool,
     device_metadata: bool,
+    claim_status: bool,
     adopt: bool,
     hand_back: bool,
     http_address: str,
@@ -119,6 +123,7 @@ def gpu(
         adopt=adopt,
         otlp=otlp,
         device_metadata=device_metadata,
+        claim_status=claim_status,
         options=PublishOptions(
             dynamic_mig=dynamic_mig,
             shares=_shares(shares),

@@ -55,6 +55,7 @@ class GpuDriver:
         adopt: bool = False,
         spans: Tracing = OFF,
         device_metadata: bool = False,
+        claim_status: bool = False,
     ) -> None:
         self.machine = machine
         self._clock = clock or SystemClock()
@@ -84,6 +85,7 @@ class GpuDriver:
             predecessor=NvidiaCheckpoint(plugins_dir / DRIVER, machine.boot_id) if adopt else None,
             spans=spans,
             device_metadata=device_metadata,
+            claim_status=claim_status,
         )
         self._mps.tell = self._node.tell
         self._xids = XidFile(state_dir / "xids.json", machine.boot_id)

@@ -65,6 +65,7 @@ def run(
     adopt: bool = False,
     otlp: str = "",
     device_metadata: bool = False,
+    claim_status: bool = False,
     on_ready: Callable[[GpuDriver], None] | None = None,
 ) -> None:
     """Runs the driver on a machine, real or simulated, until SIGTERM or SIGINT; returns when everything is closed.
@@ -76,6 +77,7 @@ def run(
         adopt: take over what NVIDIA's driver prepared on this node.
         otlp: URL of an OpenTelemetry collector for spans; else as the OTEL_* variables say.
         device_metadata: give containers files that say what their devices are (KEP-5304).
+        claim_status: write into claims which hardware they have (KEP-4817).
         on_ready: called once, when slices are published and the socket serves.
 
     Raises:
@@ -98,6 +100,7 @@ def run(
                 adopt=adopt,
                 spans=spans,
                 device_metadata=device_metadata,
+                claim_status=claim_status,
                 on_ready=on_ready,
             )
         finally:
@@ -140,6 +143,7 @@ async def serve(
     adopt: bool = False,
     spans: tracing.Tracing = tracing.OFF,
     device_metadata: bool = False,
+    claim_status: bool = False,
     on_ready: Callable[[GpuDriver], None] | None = None,
     stop: asyncio.Event | None = None,
 ) -> None:
@@ -160,6 +164,7 @@ async def serve(
         adopt=adopt,
         spans=spans,
         device_metadata=device_metadata,
+        claim_status=claim_status,
     )
     endpoint = Endpoint(driver.node)
     if http_address:  # before the driver: what keeps it from starting to serve is what one asks for

@@ -22,6 +22,7 @@ from drakkar.api.identities import DeviceKey
 from drakkar.drivers.kit import handover, logs, takeover, tracing, turns
 from drakkar.drivers.kit.allocation import AllocatedClaim, AllocatedDevice, allocated_claim, from_journal
 from drakkar.drivers.kit.cdi_files import ClaimFiles
+from drakkar.drivers.kit.claim_status import ClaimStatus
 from drakkar.drivers.kit.figures import Figures
 from drakkar.drivers.kit.kind import DeviceKind, Health, PreparationError
 from drakkar.drivers.kit.metadata import MetadataFiles
@@ -64,6 +65,7 @@ class NodeDriver:
         predecessor: another driver of this name whose prepared claims are taken over at the start.
         spans: where its work is told to, call by call and phase by phase (`tracing.configured`).
         device_metadata: give containers a file for each request that says what its devices are (KEP-5304).
+        claim_status: write into claims what was prepared (KEP-4817); needs rights that a driver else has not.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class NodeDriver:
         predecessor: Predecessor | None = None,
         spans: tracing.Tracing = tracing.OFF,
         device_metadata: bool = False,
+        claim_status: bool = False,
     ) -> None:
         self.kind = kind
         self._tracing = spans
@@ -103,6 +106,7 @@ class NodeDriver:
         self._board = HealthBoard()
         self._waiting_reason = ""
         self._edits_token: object = None
+        self._status = ClaimStatus(client, kind.driver, node_name, self._clock) if claim_status else None
         self._publisher = SlicePublisher(
             client, driver=kind.driver, node_name=node_name, clock=clock, around=lambda: self._span("publish")
         )
@@ -199,6 +203,8 @@ class NodeDriver:
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
+        if self._status is not None:
+            await self._status.stop()
 
     def _close_ledger(self) -> None:
         if self._ledger is not None:
@@ -375,6 +381,8 @@ class NodeDriver:
             await self._undo(claim)
             raise
         self._follow_claims()
+        if self._status is not None:
+            self._status.tell(claim, self.kind.attributes(claim))
         return PrepareResult(held.prepared)
 
     def _follow_claims(self) -> None:
