@@ -35,7 +35,6 @@ NAMESPACE = "drakkar-system"
 #: Figures are for two quiet cores; a machine that does something else meanwhile may be given a multiple.
 PATIENCE = float(os.environ.get("DRAKKAR_PATIENCE", "1"))
 _RELEASED_WITHIN = 20.0 * PATIENCE
-_RETRIED_WITHIN = 120.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -159,25 +158,11 @@ class World:
         """Waits until the pods (all if none are named) are Ready; fails with their events and the driver's log."""
         words = ["--for=condition=Ready", *([f"pod/{pod}" for pod in pods] or ["pod", "--all"]), "--timeout=10s"]
         end = time.monotonic() + seconds * PATIENCE
-        extended = False
         while True:
             done = self.kubectl("wait", "-n", self.namespace, *words, check=False)
             if not done.returncode:
                 return
-            if time.monotonic() > end:
-                if extended or not self.authorizer_lagged():
-                    raise AssertionError(f"{done.stderr}\n{self.story()}")
-                end, extended = time.monotonic() + _RETRIED_WITHIN, True
-
-    def authorizer_lagged(self) -> bool:
-        """Whether the kubelet was refused its own pod's claim, before it ever asked the driver.
-
-        The API server's node authorizer learns of a pod's claim by a watch of its own; on a busy machine the kubelet is
-        quicker, gives up, and comes back after 90 s. No driver can do anything about that.
-        """
-        selector = "reason=FailedPrepareDynamicResources"
-        found = self.kubectl("get", "events", "-n", self.namespace, "--field-selector", selector, "-o", "json")
-        return "no relationship found between node" in found.stdout
+            assert time.monotonic() < end, f"{done.stderr}\n{self.story()}"
 
     def seen(self, place: str) -> Seen:
         """What the container of `pod` or `pod/container` printed."""
@@ -206,9 +191,7 @@ class World:
         try:
             return self.kubectl.until(*command, matches=matches, seconds=seconds)
         except KubectlFailed as failure:
-            if not self.authorizer_lagged():
-                raise AssertionError(f"{failure}\n{self.story()}") from None
-            return self.kubectl.until(*command, matches=matches, seconds=_RETRIED_WITHIN)
+            raise AssertionError(f"{failure}\n{self.story()}") from None
 
     def delete(self, *words: str, force: bool = False) -> None:
         """Deletes objects; with `force` at once, grace period 0."""

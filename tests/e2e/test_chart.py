@@ -199,6 +199,20 @@ def test_the_driver_may_do_what_it_does_and_no_more(world: World, verb: str, res
     assert done.stdout.strip() == ("yes" if allowed else "no")
 
 
+def test_a_kubelet_reads_a_claim_before_the_node_authorizer_knows_its_pod(world: World) -> None:
+    """Refused, it would leave the pod for 60 to 90 s and never ask the driver; reading claims is all it gets."""
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "of-no-pod"}}
+    world.apply(claim | {"spec": {"devices": {"requests": [request]}}})
+    environment = world.cluster.environment | {"KUBECONFIG": str(world.cluster.layout.kubeconfig("kubelet"))}
+    kubelet = Kubectl(fetched_kubectl(37), environment)
+    wanted = ("resourceclaims", "-n", world.namespace)
+    assert kubelet("get", *wanted, "of-no-pod", "-o", "name").stdout.strip().endswith("/of-no-pod")
+    for words in (("get", *wanted), ("delete", *wanted, "of-no-pod"), ("label", *wanted, "of-no-pod", "a=b")):
+        with pytest.raises(KubectlFailed, match="orbidden"):
+            kubelet(*words)
+
+
 def test_people_have_roles(world: World) -> None:
     world.kubectl("create", "clusterrolebinding", "p", "--clusterrole=drakkar-platform", "--user=platform")
     world.kubectl("create", "rolebinding", "t", "-n", world.namespace, "--clusterrole=drakkar-team", "--user=team")

@@ -21,14 +21,10 @@ def test_eight_pods_are_ready_soon_after_apply(world: World) -> None:
     driver = world.drivers("plain")
     names = [f"pod{number}" for number in range(8)]
     world.apply(TEMPLATE)
-    for _ in range(4):  # a round in which the kubelet never came as far as the driver says nothing about it
-        begun = time.monotonic()
-        world.apply(*map(pod, names))
-        world.ready(*names)
-        took = time.monotonic() - begun
-        if not world.authorizer_lagged():
-            break
-        world.delete("pods,events", "--all")
+    begun = time.monotonic()
+    world.apply(*map(pod, names))
+    world.ready(*names)
+    took = time.monotonic() - begun
     print(f"8 pods with template claims: {took:.2f} s from apply to Ready")
     print(f"resident memory of the driver, 8 claims held: {driver.resident_bytes() / 1e6:.1f} MB")
     assert took < (1.3 + _KUBECTL) * PATIENCE

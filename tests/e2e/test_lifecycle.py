@@ -150,18 +150,13 @@ def test_eight_pods_killed_and_made_again_are_ready_in_three_seconds(world: Worl
     world.apply(TEMPLATE, *map(pod, names))
     world.ready(*names)
     times: list[float] = []
-    for _ in range(6):
-        world.delete("events", "--all")
+    for _ in range(3):
         world.delete("pods", "--all", force=True)
         begun = time.monotonic()
         world.apply(*map(pod, names))
         world.ready(*names, seconds=30)
-        if not world.authorizer_lagged():
-            times.append(time.monotonic() - begun)
+        times.append(time.monotonic() - begun)
         assert len({world.seen(name).gpus for name in names}) == 8
-        if len(times) == 3:
-            break
-    assert times, world.story()
     print("ready again after", [f"{one:.2f} s" for one in times])
     assert max(times) < 3.0 * PATIENCE, f"{times}\n{world.story()}"
 
