@@ -9,6 +9,8 @@ import click
 
 from drakkar.cli.options import emit, output, table
 
+_BEHIND = 2.0
+
 
 @click.command("status")
 @click.option("--name", default="", help="Only this cluster; exit with 1 if it does not run.")
@@ -34,6 +36,8 @@ def command(name: str, output: str) -> None:
         click.echo(f"kubeconfig  {cluster['kubeconfig']}")
         click.echo(f"runtime     {cluster['runtime']}")
         click.echo(f"data        {cluster['data'] or 'not kept'}")
+        for line in _time(cluster.get("time")):
+            click.echo(f"time        {line}")
         click.echo(f"pods        {cluster['pods']}\n")
         if cluster["nodes"]:
             table(["NODE", "READY", "DEVICES", "DRIVERS"], [_row(node) for node in cluster["nodes"]])
@@ -44,6 +48,24 @@ async def _ask_all(found: list[str]) -> list[dict[str, Any]]:
     from drakkar.cluster.places import places
 
     return [await ask(places(each).control, {"op": "status"}) for each in found]
+
+
+def _time(time: dict[str, Any] | None) -> list[str]:
+    """What is to be said of simulated time; nothing where it is real."""
+    if not time:
+        return []
+    if time["speed"] == 0:
+        return [f"{time['now']}, simulated, stands still"]
+    line = f"{time['now']}, simulated, {_pace(time['speed'])}"
+    behind = time.get("behindSeconds") or 0.0
+    if behind < _BEHIND:
+        return [line]
+    achieved = f"; it manages about {time['achievedSpeed']:g}" if time.get("achievedSpeed") else ""
+    return [line, f"{behind:.0f} s behind that pace{achieved}"]
+
+
+def _pace(speed: float | str) -> str:
+    return "as fast as the processor permits" if speed == "max" else f"{speed:g} times real time"
 
 
 def _row(node: dict[str, Any]) -> list[str]:

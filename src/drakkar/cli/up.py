@@ -40,6 +40,18 @@ class _Folder(click.Path):
         return super().convert(value, param, ctx)
 
 
+def time_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options that make a cluster's time simulated; `simulated_time` takes their values."""
+    for option in (
+        click.option("--for", "lasting", metavar="DURATION", default="", help="Let time stand still after this long."),
+        click.option("--start", metavar="TIME|now", default="", help="When simulated time begins."),
+        click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="What chance is drawn from in simulated time."),
+        click.option("--speed", metavar="N|max", default="", help="Simulate time, N times as fast as it really goes."),
+    ):
+        command = option(command)
+    return command
+
+
 @click.command("up")
 @click.option("--node", "nodes", multiple=True, metavar="MODEL[:COUNT]", help="A machine to simulate; repeatable.")
 @click.option("--fleet", type=_Folder(path_type=Path), help="A file with nodes, workloads and faults.")
@@ -48,10 +60,7 @@ class _Folder(click.Path):
 @click.option("--data", type=_Folder(path_type=Path), help="Keep the cluster's state in this folder.")
 @click.option("--runtime", type=click.Choice(RUNTIMES), default="auto", help="How containers run.")
 @click.option("--image-layout", "images", multiple=True, type=_Folder(path_type=Path), help="An OCI layout folder.")
-@click.option("--speed", metavar="N|max", default="", help="Simulate time, so many times as fast as it really goes.")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="Simulate time, all chance drawn from this number.")
-@click.option("--start", metavar="TIME|now", default="", help="When simulated time begins; 2026-01-01T00:00:00Z.")
-@click.option("--for", "lasting", metavar="DURATION", default="", help="Simulated time stands still after this long.")
+@time_options
 @click.option("--detach", is_flag=True, help="Return when the cluster is ready; `drakkar down` ends it.")
 @click.option("-v", "--verbose", is_flag=True, help="Log what every part does.")
 @output

@@ -23,6 +23,7 @@ __all__ = ["Simulation", "parse_lasting", "parse_speed", "simulated_clock"]
 
 _BEHIND: Final = 2.0
 _LOOK: Final = 1.0
+_TELL: Final = 5.0
 _WINDOW: Final = 10
 _HIGHEST: Final = 1_000_000.0
 _DAY: Final = 86_400 * 10**9
@@ -120,6 +121,7 @@ class Simulation:
         if lasting is not None:
             self._ending = asyncio.create_task(self._end(clock, lasting), name="end of simulated time")
             if self._speed == MAX_SPEED:
+                self._tell(clock, clock.monotonic(), lasting)
                 await self._ending
         if 0 < self._speed < MAX_SPEED:
             self._look()
@@ -152,6 +154,15 @@ class Simulation:
         await clock.sleep(lasting)
         clock.go(0)
         self._progress(f"simulated time stands still at {rfc3339(clock.now())}")
+
+    def _tell(self, clock: SimulatedClock, begun: float, lasting: float) -> None:
+        """Every few real seconds: how far it is."""
+        done = (clock.monotonic() - begun) / lasting
+        if 0 < done < 1:
+            self._progress(f"simulated time is {rfc3339(clock.now())}, {done:.0%}")
+        if done < 1:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(_TELL, self._tell, clock, begun, lasting)
 
     def _look(self) -> None:
         """Once a real second: does it keep up?"""
