@@ -159,6 +159,10 @@ WRONG = {
     "parallel": (
         f"groups: [{{{GROUP}}}]\nautoscaler: {{maxDrainParallelism: 0}}", "autoscaler.maxDrainParallelism", "too few",
     ),
+    "fault": (
+        f"groups: [{{{GROUP}}}]\nfaults: [{{after: 1s, fault: stockout, group: b}}]", "faults[0].group", "no group 'b'",
+    ),
+    "fault without groups": ("faults: [{after: 1s, fault: stockout, group: b}]", "faults[0].group", "no group 'b'"),
     "backoff": (
         f"groups: [{{{GROUP}}}]\nautoscaler: {{maxNodeGroupBackoffDuration: 1m}}",
         "autoscaler.maxNodeGroupBackoffDuration", "shorter than the first",

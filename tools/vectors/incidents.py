@@ -107,6 +107,8 @@ class Stage:
                     made.append(self._create(_placed(obj, namespace)))
             case "fault":
                 self._fault(what)
+            case "scale":
+                self._cluster.scale(what["groups"], what.get("autoscaler"))
             case "retry":
                 self._retry(what, namespace, made)
             case "wait":
@@ -193,6 +195,8 @@ class Stage:
             except DrakkarError as error:
                 if error.reason != "NotKilled":  # a step before it failed, and the driver runs
                     raise
+        if any("scale" in step for step in incident.get("steps") or ()):
+            self._cluster.end_scaling()
         for obj in sorted(made, key=lambda obj: obj["kind"] not in _MAKERS):
             if obj["kind"] not in _LASTING:
                 self._forget(obj)

@@ -17,6 +17,7 @@ from drakkar.cli.options import emit, name, output
 @click.option("--profile", help="MIG profile, e.g. 1g.10gb.")
 @click.option("--version", help="Version of the kernel driver, e.g. 580.126.09.")
 @click.option("--seconds", type=float, help="How long, or how far.")
+@click.option("--group", help="A node group of the fleet file; without it, all of them.")
 @name
 @output
 def command(
@@ -27,6 +28,7 @@ def command(
     profile: str | None,
     version: str | None,
     seconds: float | None,
+    group: str | None,
     name: str,
     output: str,
 ) -> None:
@@ -50,7 +52,8 @@ def command(
             place = "of the cluster; " if isinstance(each, ClusterFault) else ""
             click.echo(f"{word.ljust(width)}  {place}{each.about}{';' + needs if needs else ''}")
         return
-    given = {"node": node, "gpu": gpu, "code": code, "profile": profile, "version": version, "seconds": seconds}
+    given = {"node": node, "gpu": gpu, "code": code, "profile": profile, "version": version, "seconds": seconds,
+             "group": group}  # fmt: skip
     arguments = {key: value for key, value in given.items() if value is not None}
     known = FAULTS.get(fault)
     if known is not None:

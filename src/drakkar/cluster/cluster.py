@@ -42,6 +42,7 @@ from drakkar.kube.resources import DEVICE_CLASSES, NODES, PODS, RESOURCE_SLICES
 from drakkar.kube.simulated import simulated
 
 if TYPE_CHECKING:
+    from drakkar.cluster.autoscaler.options import NodeGroup, Settings
     from drakkar.cluster.controllers import ControllerGroup
     from drakkar.cluster.fleet_file import Fleet
     from drakkar.cluster.node_groups import NodeGroups
@@ -227,14 +228,25 @@ class Cluster:
         if self._fleet.workloads:
             self._progress(f"workloads: {len(self._fleet.workloads)} objects applied")
         if self._groups:
-            from drakkar.cluster.node_groups import NodeGroups
-
-            seed = self._fleet.seed if self.chance.seed is None else self.chance.seed
-            self.node_groups = NodeGroups(self, self._groups, self._fleet.autoscaler, clock=self._clock, seed=seed)
-            await self.node_groups.start()
+            await self.scale(self._groups, self._fleet.autoscaler, seed=self._fleet.seed)
             self._progress(f"node groups: {', '.join(group.name for group in self._groups)}")
         self._schedule = FaultSchedule(self, self._fleet.faults, clock=self._clock, progress=self._progress)
         self._schedule.start()
+
+    async def scale(self, groups: Sequence[NodeGroup], settings: Settings, *, seed: int = 0) -> None:
+        """Begin to make and remove nodes of `groups`; the cluster's own seed counts more than `seed`."""
+        from drakkar.cluster.node_groups import NodeGroups
+
+        await self.end_scaling()
+        drawn = seed if self.chance.seed is None else self.chance.seed
+        self.node_groups = NodeGroups(self, groups, settings, clock=self._clock, seed=drawn)
+        await self.node_groups.start()
+
+    async def end_scaling(self) -> None:
+        """No further node is made or removed; those that are there stay."""
+        if self.node_groups is not None:
+            await self.node_groups.stop()
+            self.node_groups = None
 
     async def add_nodes(self, requests: Sequence[NodeRequest]) -> None:
         """Add simulated nodes to the running cluster; return when their devices are in the API."""
@@ -315,8 +327,7 @@ class Cluster:
         self._simulation.stop()
         if self._schedule is not None:
             await self._schedule.stop()
-        if self.node_groups is not None:
-            await self.node_groups.stop()
+        await self.end_scaling()
         nodes, self.nodes = list(self.nodes.values()), {}
         await asyncio.gather(*(self._stop_node(node) for node in nodes), return_exceptions=True)
         await self._closing.aclose()

@@ -49,6 +49,7 @@ _ARGUMENT_TYPES: Final[dict[str, tuple[type, ...]]] = {
     "profile": (str,),
     "version": (str,),
     "seconds": (int, float),
+    "group": (str,),
 }
 _TYPE_WORDS: Final = {int: "a whole number", float: "a number", str: "a text"}
 
@@ -111,7 +112,7 @@ def read_fleet(file: Path, *, manifests: ManifestReader, others: Iterable[str] =
         known["autoscaler"].wrong("there is nothing to scale", "groups")
     for request in initial_nodes(groups, nodes.places):
         nodes.places[request.name] = _Place(request.labels.get(ZONE_LABEL, ""), request.labels.get(RACK_LABEL, ""))
-    faults = [one for field in known["faults"].items("a list of faults") for one in _faults(field, nodes)]
+    faults = [one for field in known["faults"].items("a list of faults") for one in _faults(field, nodes, groups)]
     return Fleet(
         nodes=tuple(nodes.requests),
         workloads=tuple(workloads),
@@ -256,7 +257,7 @@ def _seed(field: Field) -> int:
     return field.value
 
 
-def _faults(field: Field, nodes: _Nodes) -> Iterator[TimedFault]:
+def _faults(field: Field, nodes: _Nodes, groups: Iterable[NodeGroup]) -> Iterator[TimedFault]:
     """One fault, or one for each node of a rack or zone."""
     from drakkar.cluster.faults import FAULTS, ClusterFault
 
@@ -278,6 +279,12 @@ def _faults(field: Field, nodes: _Nodes) -> Iterator[TimedFault]:
             fields[key].wrong(f"{name} takes no {key}", ", ".join((*fault.needs, *fault.takes)) or "no arguments")
         if isinstance(value, bool) or not isinstance(value, types):
             fields[key].wrong(f"{value!r} is not what {name} takes", _TYPE_WORDS[types[-1]])
+    names_of_groups = [group.name for group in groups]
+    if "group" in arguments and arguments["group"] not in names_of_groups:
+        fields["group"].wrong(
+            f"there is no group {arguments['group']!r}",
+            f"one of {', '.join(names_of_groups) or 'the groups of this file'}",
+        )
     given = [key for key in where if fields[key].value is not None]
     if isinstance(fault, ClusterFault):
         if given:

@@ -11,7 +11,7 @@ import asyncio
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -98,6 +98,29 @@ class EmbeddedCluster:
         request = NodeRequest(name or f"{model}-{len(taken)}", model)
         self._do(self._running.add_nodes([request]))
         return request.name
+
+    def scale(self, groups: Sequence[Mapping[str, Any]], autoscaler: Mapping[str, Any] | None = None) -> None:
+        """Have node groups with an autoscaler from now on; both as in a fleet file (docs/node-groups.md).
+
+        Nodes that a group has from the start (`initial`) are there when this returns. Raises `DrakkarError`.
+        """
+        from drakkar.cluster.autoscaler.provider import initial_nodes
+        from drakkar.cluster.fleet_fields import Field
+        from drakkar.cluster.fleet_groups import read_groups, read_settings
+
+        wanted = read_groups(Field("scale", "groups", [dict(group) for group in groups]))
+        settings = read_settings(Field("scale", "autoscaler", None if autoscaler is None else dict(autoscaler)))
+        self._do(self._running.add_nodes(initial_nodes(wanted, self.nodes)))
+        self._do(self._running.scale(wanted, settings, seed=self._seed or 0))
+
+    def end_scaling(self) -> None:
+        """The autoscaler ends, and the nodes that it made go."""
+        self._do(self._running.end_scaling())
+        from drakkar.cluster.autoscaler.options import GROUP_LABEL
+
+        for name, node in list(self._running.nodes.items()):
+            if GROUP_LABEL in node.request.labels:
+                self._do(self._running.remove_node(name))
 
     def fault(self, name: str, node: str, **arguments: Any) -> str:
         """Break a node as `drakkar fault` does; return what was done. Raises `DrakkarError`."""

@@ -269,6 +269,27 @@ def test_an_order_that_is_refused(keys: Path, tmp_path: Path) -> None:
     play(work, keys, tmp_path, "groups: [{name: t4s, model: t4, max: 3, provisioning: {refused: true}}]")
 
 
+def test_the_provider_breaks_and_recovers_by_schedule(keys: Path, tmp_path: Path) -> None:
+    async def work(scene: Scene) -> None:
+        await scene.workload("web", 1)
+        await scene.wait(60)
+        assert scene.told("FailedToScaleUpGroup") and not scene.told("ScaleUpFailed")
+        await scene.wait(60)
+        assert len(scene.told("ScaleUpFailed")) == 1
+        await scene.wait(140)  # the second back-off is twice as long as the first
+        assert len(scene.running()) == 1
+
+    text = """
+    groups: [{name: t4s, model: t4, max: 3, provisioning: {delay: 30s}}]
+    autoscaler: {initialNodeGroupBackoffDuration: 1m}
+    faults:
+    - {after: 0s, fault: provisioning-refused, group: t4s, seconds: 65}
+    - {after: 66s, fault: stockout}
+    - {after: 100s, fault: provisioning-restored}
+    """
+    play(work, keys, tmp_path, text)
+
+
 def test_machines_that_never_come_are_given_up(keys: Path, tmp_path: Path) -> None:
     async def work(scene: Scene) -> None:
         await scene.workload("web", 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, Protocol
@@ -71,6 +71,7 @@ class Provider:
         self._numbers = {group.name: 0 for group in groups}
         self._begun = clock.monotonic()
         self._refused: dict[str, float | None] = {}
+        self._out: dict[str, float | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.changed = asyncio.Event()
 
@@ -107,7 +108,7 @@ class Provider:
 
     def increase(self, group: NodeGroup, count: int) -> None:
         """Begin to make `count` more machines. Raises `ProviderError` if the provider does not take the order."""
-        if group.provisioning.refused or self._is_refused(group.name):
+        if group.provisioning.refused or self._holds(self._refused, group.name):
             raise ProviderError(f"the provider refuses to make group {group.name} larger", reason="ProvisioningRefused")
         size = self.targets()[group.name]
         if size + count > group.maximum:
@@ -132,29 +133,33 @@ class Provider:
                 await self._machines.remove_node(name)
 
     def refuse(self, group: str, seconds: float | None) -> None:
-        """Refuse every further machine of a group (``""``: of all groups) for so long, None: until told otherwise."""
+        """Take no orders for a group (``""``: for any) for so long, None: until told otherwise."""
         self._refused[group] = None if seconds is None else self._clock.monotonic() + seconds
 
+    def run_out(self, group: str, seconds: float | None) -> None:
+        """Have no machine for a group (``""``: for any) for so long, None: until told otherwise."""
+        self._out[group] = None if seconds is None else self._clock.monotonic() + seconds
+
     def allow(self, group: str) -> None:
-        """Give machines again."""
-        if group:
-            self._refused.pop(group, None)
-        else:
-            self._refused.clear()
+        """Take orders and have machines again."""
+        for trouble in (self._refused, self._out):
+            if group:
+                trouble.pop(group, None)
+            else:
+                trouble.clear()
 
     # Making machines
 
-    def _is_refused(self, group: str) -> bool:
+    def _holds(self, trouble: Mapping[str, float | None], group: str) -> bool:
+        """Whether a trouble of the group, or of all groups, has not ended yet."""
         now = self._clock.monotonic()
-        return any(
-            name in self._refused and ((until := self._refused[name]) is None or now < until) for name in (group, "")
-        )
+        return any(name in trouble and ((until := trouble[name]) is None or now < until) for name in (group, ""))
 
     def _cannot(self, group: NodeGroup) -> Failure | None:
         """Why the provider has no machine for the group now."""
         provisioning = group.provisioning
         elapsed = self._clock.monotonic() - self._begun
-        if any(stockout.holds(elapsed) for stockout in provisioning.stockouts):
+        if any(one.holds(elapsed) for one in provisioning.stockouts) or self._holds(self._out, group.name):
             return Failure(
                 _OUT_OF_RESOURCES, "STOCKOUT",
                 f"the provider has no {group.model} left" + _where(group),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from drakkar.cluster.faults.fault import Arguments, ClusterFault, Fault
+from drakkar.cluster.faults.groups import GROUP_FAULTS
 from drakkar.cluster.faults.injections import INJECTION_FAULTS
 from drakkar.cluster.faults.machines import MACHINE_FAULTS
 from drakkar.cluster.faults.servers import SERVER_FAULTS
@@ -15,7 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["FAULTS", "ClusterFault", "Fault", "inject"]
 
-FAULTS: Final[dict[str, Fault | ClusterFault]] = {**MACHINE_FAULTS, **INJECTION_FAULTS, **SERVER_FAULTS}
+FAULTS: Final[dict[str, Fault | ClusterFault]] = {
+    **MACHINE_FAULTS,
+    **INJECTION_FAULTS,
+    **SERVER_FAULTS,
+    **GROUP_FAULTS,
+}
 
 
 async def inject(cluster: Cluster, name: str, arguments: Arguments) -> dict[str, Any]:
