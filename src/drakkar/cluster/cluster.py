@@ -277,11 +277,12 @@ class Cluster:
 
     async def remove_node(self, name: str) -> None:
         """Switch a machine off: its containers, drivers and kubelet end, its Node and slices leave the API."""
-        node = self.nodes.pop(name, None)
+        node = self.nodes.get(name)
         if node is not None:
-            self._remember()
             await self._stop_node(node)
             await node.discard()
+            self.nodes.pop(name, None)  # only now: who ends the cluster meanwhile must find it
+            self._remember()
         slices = await self.client.list(RESOURCE_SLICES, field_selector=f"spec.nodeName={name}")
         for resource, wanted in (*((RESOURCE_SLICES, obj["metadata"]["name"]) for obj in slices.items), (NODES, name)):
             try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import textwrap
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -10,8 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
+from drakkar.cluster.autoscaler.actuation import set_taint
 from drakkar.cluster.cluster import Cluster
 from drakkar.cluster.fleet_file import Fleet, read_fleet
+from drakkar.cluster.places import Places
+from drakkar.errors import DrakkarError
 from drakkar.kube.resources import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -23,7 +28,7 @@ from drakkar.kube.resources import (
     RESOURCE_SLICES,
     Resource,
 )
-from drakkar.kube.simulated import SimulatedClock
+from drakkar.kube.simulated import SimulatedClock, run
 from drakkar.planning.files import read_manifests
 from tests.cluster.simulated_cluster import keys_in, objects, simulate
 
@@ -515,3 +520,106 @@ def test_the_seed_decides_how_long_machines_take(keys: Path, tmp_path: Path) -> 
         return sorted(found)
 
     assert history(1) == history(1) != history(2)
+
+
+def test_a_machine_that_was_lost_goes_once_nobody_holds_its_devices(keys: Path, tmp_path: Path) -> None:
+    async def work(scene: Scene) -> None:
+        await scene.workload("web", 1)
+        await scene.wait(100)
+        assert scene.running() == {"t4s-0": 1}
+        await scene.cluster.nodes["t4s-0"].stop_kubelet()
+        await scene.wait(1000)  # not ready after 40 s, its pod evicted after five minutes more
+        assert len(scene.nodes()) == 2 and list(scene.running()) == ["t4s-1"]
+        await scene.wait(700)
+        # Its pod cannot end without a kubelet, and holds the device until somebody says that the machine is gone.
+        groups = scene.cluster.node_groups
+        assert groups is not None
+        assert groups.autoscaler.scale_down.unremovable["t4s-0"].startswith("gpu.nvidia.com/t4s-0 is used to 1")
+        [stuck] = [pod for pod in scene.all(PODS) if pod["spec"]["nodeName"] == "t4s-0"]
+        await scene.client.delete(PODS, stuck["metadata"]["name"], "default", grace_period_seconds=0)
+        await scene.wait(700)
+        assert scene.nodes() == ["t4s-1"] and "t4s-0" not in scene.cluster.nodes
+
+    text = """
+    groups: [{name: t4s, model: t4, max: 3, provisioning: {delay: 1m}}]
+    autoscaler: {scaleDownUnreadyTime: 10m, scanInterval: 20s}
+    """
+    play(work, keys, tmp_path, text)
+
+
+def test_a_node_that_cannot_be_removed_is_tried_again(keys: Path, tmp_path: Path) -> None:
+    async def work(scene: Scene) -> None:
+        removed = scene.cluster.remove_node
+        refused = []
+
+        async def refuse(name: str) -> None:
+            refused.append(name)
+            if len(refused) > 1:
+                await removed(name)
+            else:
+                raise DrakkarError("the machine does not answer")
+
+        scene.cluster.remove_node = refuse  # type: ignore[method-assign]
+        await scene.wait(120)
+        assert refused == ["t4s-0"] and scene.nodes() == ["t4s-0"]
+        assert scene.told("ScaleDownFailed") == ["failed to delete empty node: the machine does not answer"]
+        node = await scene.client.get(NODES, "t4s-0")
+        assert [taint["key"] for taint in node["spec"].get("taints", [])] in (
+            [], ["DeletionCandidateOfClusterAutoscaler"],
+        )  # fmt: skip
+        await scene.wait(300)
+        assert refused == ["t4s-0", "t4s-0"] and scene.nodes() == []
+
+    text = """
+    groups: [{name: t4s, model: t4, initial: 1}]
+    autoscaler: {scaleDownUnneededTime: 1m}
+    """
+    play(work, keys, tmp_path, text)
+
+
+def test_a_cluster_that_comes_back_finds_its_groups_again(keys: Path, tmp_path: Path) -> None:
+    text = """
+    groups: [{name: t4s, model: t4, max: 3, initial: 1, provisioning: {delay: 1m}}]
+    autoscaler: {scaleDownUnneededTime: 3m, scaleDownDelayAfterAdd: 1m}
+    """
+    short = Path(tempfile.mkdtemp(prefix="dk-"))  # unix sockets lie in it
+    where = Places("s", short, tmp_path / "data", True, short)
+    shutil.copytree(keys, where.data / "pki")
+
+    def live(work: Work) -> None:
+        clock = SimulatedClock(speed=0.0)
+
+        async def main() -> None:
+            planned = fleet(tmp_path, text)
+            cluster = Cluster(where, planned.nodes, clock=clock, seed=7, fleet=planned, runtime="simulated")
+            await cluster.start()
+            try:
+                await work(Scene(cluster, clock))
+            finally:
+                await cluster.stop()
+
+        run(clock, main())
+
+    async def first(scene: Scene) -> None:
+        await scene.workload("web", 2)
+        await scene.wait(100)
+        assert scene.running() == {"t4s-0": 1, "t4s-1": 1}
+        await set_taint(scene.client, "t4s-1", "ToBeDeletedByClusterAutoscaler", "1", "NoSchedule")
+
+    async def second(scene: Scene) -> None:
+        assert scene.nodes() == ["t4s-0", "t4s-1"]
+        [group] = (await scene.status())["nodeGroups"]
+        assert group["health"]["cloudProviderTarget"] == 2
+        assert not (await scene.client.get(NODES, "t4s-1"))["spec"].get("taints")
+        await scene.scale("web", 0)
+        await scene.wait(600)
+        assert scene.nodes() == []
+        await scene.scale("web", 1)
+        await scene.wait(100)
+        assert len(scene.running()) == 1
+
+    try:
+        live(first)
+        live(second)
+    finally:
+        shutil.rmtree(short)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from drakkar.cluster.autoscaler.drain_rules import is_mirror
+from drakkar.cluster.autoscaler.drain_rules import is_mirror, is_overdue
 from drakkar.cluster.autoscaler.options import Settings
 from drakkar.cluster.autoscaler.provider import Provider
 from drakkar.cluster.autoscaler.scale_down import Removal
@@ -163,7 +163,8 @@ class Actuator:
         """Evict everything that matters and wait until it is gone; daemon pods are evicted and not waited for."""
         found = await self._client.list(PODS, field_selector=f"spec.nodeName={removal.name}")
         pods = [PodFacts(pod) for pod in found.items]
-        pods = [pod for pod in pods if not is_mirror(pod) and not pod.finished]
+        now = self._clock.now()
+        pods = [pod for pod in pods if not (is_mirror(pod) or pod.finished or is_overdue(pod, now))]
         daemons = [pod for pod in pods if owner_kind(pod) == "DaemonSet"]
         others = [pod for pod in pods if owner_kind(pod) != "DaemonSet"]
         if others and not removal.pods:

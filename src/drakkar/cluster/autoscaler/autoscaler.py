@@ -431,6 +431,8 @@ class Autoscaler:
 
     def _follower(self, kind: str) -> Any:
         def follow(_event: str, old: Object | None, new: Object | None) -> None:
+            if old is not None and new is not None and old["metadata"]["uid"] != new["metadata"]["uid"]:
+                self._cluster.forget(kind, old)  # one of the same name has taken its place
             if new is not None:
                 self._cluster.take(kind, new)
             elif old is not None:

@@ -17,7 +17,7 @@ from drakkar.kube.clock import parse_rfc3339
 from drakkar.kube.selectors import LabelSelector
 from drakkar.scheduling.pods import PodFacts
 
-__all__ = ["Blocked", "Budgets", "DrainRules", "is_mirror"]
+__all__ = ["Blocked", "Budgets", "DrainRules", "is_mirror", "is_overdue"]
 
 Object = Mapping[str, Any]
 
@@ -110,6 +110,16 @@ def is_mirror(pod: PodFacts) -> bool:
     return _MIRROR in _annotations(pod)
 
 
+def is_overdue(pod: PodFacts, now: datetime) -> bool:
+    """Whether the pod is being deleted for longer than its grace period: it is as good as gone."""
+    stamp = pod.pod["metadata"].get("deletionTimestamp")
+    if not stamp:
+        return False
+    grace = pod.spec.get("terminationGracePeriodSeconds")
+    limit = timedelta(seconds=_DEFAULT_GRACE if grace is None else int(grace)) + _OVERDUE
+    return parse_rfc3339(stamp) + limit < now
+
+
 def _annotations(pod: PodFacts) -> Mapping[str, str]:
     return pod.pod["metadata"].get("annotations") or {}
 
@@ -119,13 +129,7 @@ def _mirror(_rules: DrainRules, pod: PodFacts) -> Fate | None:
 
 
 def _overdue(rules: DrainRules, pod: PodFacts) -> Fate | None:
-    """Being deleted for longer than its grace period: it is as good as gone."""
-    stamp = pod.pod["metadata"].get("deletionTimestamp")
-    if not stamp:
-        return None
-    grace = pod.spec.get("terminationGracePeriodSeconds")
-    limit = timedelta(seconds=_DEFAULT_GRACE if grace is None else int(grace)) + _OVERDUE
-    return Fate.IGNORED if parse_rfc3339(stamp) + limit < rules.now else None
+    return Fate.IGNORED if is_overdue(pod, rules.now) else None
 
 
 def _daemon(_rules: DrainRules, pod: PodFacts) -> Fate | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -24,6 +24,7 @@ from drakkar.kube.clock import Clock
 __all__ = ["Machines", "Provider", "ProviderError", "initial_nodes", "node_request"]
 
 _OUT_OF_RESOURCES: Final = "OutOfResource"
+_NOT_REMOVED: Final = Failure("Other", "NOT_REMOVED", "the machine could not be removed")
 _log = logging.getLogger(__name__)
 
 
@@ -129,8 +130,17 @@ class Provider:
             if making is not None and making.task is not None:
                 making.task.cancel()
                 await asyncio.gather(making.task, return_exceptions=True)
-            if self._members.pop(name, None) is not None or (making is not None and making.task is not None):
+            group = self._members.pop(name, None)
+            if group is None and (making is None or making.task is None):
+                continue
+            try:
                 await self._machines.remove_node(name)
+            except BaseException:
+                if making is not None:
+                    self._making[name] = replace(making, failure=making.failure or _NOT_REMOVED)
+                elif group is not None:
+                    self._members[name] = group
+                raise
 
     def refuse(self, group: str, seconds: float | None) -> None:
         """Take no orders for a group (``""``: for any) for so long, None: until told otherwise."""
