@@ -97,6 +97,10 @@ class RealCluster:
         """The process of one part."""
         return self._running[part].pid
 
+    def pids(self) -> dict[str, int]:
+        """The process of every part that runs, by its name."""
+        return {name: process.pid for name, process in self._running.items()}
+
     def start(self, name: str) -> None:
         """Starts one part and waits until it is ready. Raises `RealClusterError` with the end of its log."""
         part = self._parts[name]
