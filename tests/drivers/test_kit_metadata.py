@@ -7,10 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from gpu_node import DRIVER, GpuNode, running
 
 from drakkar.drivers.gpu.driver import GpuDriver
+from drakkar.drivers.kit.metadata import MetadataFiles
 from drakkar.kube.client import Client
+from drakkar.preparation.values import ClaimUID
 from drakkar.vendors.nvidia.published import PublishOptions
 
 IN_CONTAINER = "/var/run/kubernetes.io/dra-device-attributes"
@@ -154,6 +157,16 @@ def test_a_restart_keeps_the_files_of_held_claims_and_no_others(tmp_path: Path) 
             assert not node.told
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("uid", ["", ".", "..", "../..", "/etc", "a/b"])
+def test_what_is_no_uid_removes_nothing(tmp_path: Path, uid: str) -> None:
+    files = MetadataFiles(tmp_path / "plugin", DRIVER, lambda _: {})
+    kept = tmp_path / "plugin" / "dra-device-metadata" / "a" / "b" / "metadata.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("{}")
+    files.remove(ClaimUID(uid))
+    assert kept.exists()
 
 
 def test_without_the_option_nothing_is_told(tmp_path: Path) -> None:

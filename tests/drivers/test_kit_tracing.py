@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -202,6 +203,24 @@ def test_the_service_has_the_name_that_the_environment_gives(monkeypatch: pytest
     with ended(spans), spans.span("one"):
         pass
     assert exporter.get_finished_spans()[0].resource.attributes["service.name"] == "gpus"
+
+
+def test_a_collector_that_does_not_answer_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = threading.Event()
+
+    class Silent(InMemorySpanExporter):
+        def export(self, spans: Any) -> Any:
+            answer.wait()
+            return super().export(spans)
+
+    monkeypatch.setattr("drakkar.drivers.kit.otel._SHUTDOWN_SECONDS", 0.05)
+    spans = Spans(Silent(), "drakkar-test")
+    try:
+        with spans.span("one"):
+            pass
+        spans.shutdown()  # returns
+    finally:
+        answer.set()
 
 
 @contextmanager

@@ -158,7 +158,7 @@ class GpuKind(DeviceKind):
         """What is published, and the UUID of a MIG device that was made for the claim, which no slice can know."""
         found = dict(super().attributes(claim))
         for device in claim.devices:
-            instance = self._placement(device.device).instance
+            instance = self._placement(device.device).instance if _MIG_NAME.match(device.device) else None
             if instance is not None:
                 found[device.device] = {**found.get(device.device, {}), "uuid": {"string": instance.uuid}}
         return found

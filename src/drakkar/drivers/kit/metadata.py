@@ -55,8 +55,9 @@ class MetadataFiles:
         return replace(edits, devices=devices)
 
     def remove(self, uid: ClaimUID) -> None:
-        """Removes the claim's files; none is fine."""
-        shutil.rmtree(self._folder / uid, ignore_errors=True)
+        """Removes the claim's files; none is fine. What is no UID has none."""
+        if uid and "/" not in uid and uid not in (".", ".."):
+            shutil.rmtree(self._folder / uid, ignore_errors=True)
 
     def sweep(self, known: Collection[ClaimUID]) -> None:
         """Removes the files of claims that are not `known`."""

@@ -5,6 +5,7 @@ Spans are handed on in batches by a thread of the SDK, so that a collector that 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +19,7 @@ from opentelemetry.trace import Status, StatusCode, use_span
 from drakkar.drivers.kit.tracing import Span
 
 _PREFIX = "drakkar."
+_SHUTDOWN_SECONDS = 3.0
 
 
 class Spans:
@@ -46,8 +48,10 @@ class Spans:
             yield _Noted(own)
 
     def shutdown(self) -> None:
-        """Sends what is waiting and ends the thread."""
-        self._provider.shutdown()
+        """Sends what is waiting, for a moment: a silent collector must not hold up the end of a driver."""
+        ending = threading.Thread(target=self._provider.shutdown, daemon=True)
+        ending.start()
+        ending.join(_SHUTDOWN_SECONDS)
 
 
 class _Noted:
