@@ -28,6 +28,7 @@ _OPERANDS: Final[dict[str, frozenset[type]]] = {
     "_*_": _NUMBERS,
     "_/_": _NUMBERS,
     "_%_": frozenset({int, UInt}),
+    "-_": frozenset({int, float, bool, Duration, Timestamp}),
 }
 """Which values can stand on the left of an operator at all; upstream's error for others names the operator."""
 

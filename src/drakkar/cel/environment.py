@@ -148,7 +148,7 @@ class Environment:
             if found:
                 kind: Kind = "type" if any(one[0] == "type" for one in found) else "compile"
                 raise source.failure(kind, [(position, message) for _, position, message in found])
-        if self.result and root.type not in self.result:
+        if self.result and types.unwrapped(root.type) not in self.result:
             wanted = self.result[0].text
             message = f"must evaluate to {wanted} or the unknown type, not {types.declared_text(root.type)}"
             raise CelError(message, "compile", expression=text)

@@ -340,6 +340,7 @@ def _literal_size(node: Node) -> int | None:
 
 
 def _is_scalar(candidate: types.Type) -> bool:
+    candidate = types.unwrapped(candidate)
     if candidate.kind in types.SCALARS:
         return True
     return candidate.name == "optional_type" and bool(candidate.parameters) and _is_scalar(candidate.parameters[0])

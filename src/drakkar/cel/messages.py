@@ -6,13 +6,13 @@ Conversion").
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from drakkar.cel import types
+from drakkar.cel.natives import ENUM, LIST, STRUCT, to_native
 from drakkar.cel.types import Type
-from drakkar.cel.values import Duration, Failure, OpaqueValue, Timestamp, UInt, type_name
+from drakkar.cel.values import INT_MAX, INT_MIN, Duration, Failure, OpaqueValue, Timestamp, UInt, type_name
 
 _SECOND: Final = 1_000_000_000
 
@@ -28,46 +28,82 @@ class Empty(OpaqueValue):
         return True
 
 
-def _wrapper(
-    name: str, inner: Type, empty: Any, low: int = -(1 << 63), high: int = (1 << 64) - 1
-) -> tuple[Mapping[str, Type], Type, Callable[[Mapping[str, Any]], Any]]:
+Build = Callable[[Mapping[str, Any]], Any]
+_FIELD: Final = "field type conversion error for google.protobuf.{}.{} value type: {}"
+
+
+def _converted(message: str, fields: Mapping[str, Any], natives: Mapping[str, str]) -> Any:
+    """The fields in the classes that the message holds, or the failure of the first that does not fit."""
+    found = {}
+    for name, value in fields.items():
+        converted = to_native(value, natives[name])
+        if type(converted) is Failure:
+            return Failure(_FIELD.format(message, name, converted.message))
+        found[name] = converted
+    return found
+
+
+def _wrapper(name: str, inner: Type, native: str, empty: Any) -> tuple[Mapping[str, Type], Type, Build]:
     """A wrapper message: its one field, its type, and how it becomes its value."""
 
     def build(fields: Mapping[str, Any]) -> Any:
-        value = fields.get("value", empty)
-        problem = f"field type conversion error for google.protobuf.{name}.value value type: "
-        if type(value) is not type(empty):
-            return Failure(f"{problem}unsupported native conversion from {type_name(value)} to '{_NATIVE[name]}'")
-        if isinstance(value, int) and not low <= value <= high:
-            return Failure(f"{problem}{'unsigned ' if isinstance(value, UInt) else ''}integer overflow")
-        return struct.unpack("f", struct.pack("f", value))[0] if name == "FloatValue" else value
+        found = _converted(name, fields, {"value": native})
+        return found if type(found) is Failure else found.get("value", empty)
 
     return {"value": inner}, types.wrapper_of(inner), build
 
 
-_NATIVE: Final = {
-    "BoolValue": "bool",
-    "BytesValue": "[]byte",
-    "DoubleValue": "float64",
-    "FloatValue": "float32",
-    "Int32Value": "int32",
-    "Int64Value": "int64",
-    "StringValue": "string",
-    "UInt32Value": "uint32",
-    "UInt64Value": "uint64",
-}
+def _seconds(name: str, build: Callable[[int, int], Any]) -> Build:
+    def made(fields: Mapping[str, Any]) -> Any:
+        found = _converted(name, fields, {"seconds": "int64", "nanos": "int32"})
+        return found if type(found) is Failure else build(found.get("seconds", 0), found.get("nanos", 0))
+
+    return made
 
 
-def _duration(fields: Mapping[str, Any]) -> Any:
-    return Duration(fields.get("seconds", 0) * _SECOND + fields.get("nanos", 0))
+def _duration(seconds: int, nanos: int) -> Duration:
+    """Beyond 64 bits the longest duration of that sign."""
+    whole = seconds * _SECOND
+    total = whole + nanos
+    if not (INT_MIN <= whole <= INT_MAX and INT_MIN <= total <= INT_MAX):
+        return Duration(INT_MIN if seconds < 0 else INT_MAX)
+    return Duration(total)
 
 
-def _timestamp(fields: Mapping[str, Any]) -> Any:
-    return Timestamp(fields.get("seconds", 0) * _SECOND + fields.get("nanos", 0))
+def _timestamp(seconds: int, nanos: int) -> Timestamp:
+    return Timestamp(seconds * _SECOND + nanos)
 
 
-def _unconvertible(_: Mapping[str, Any]) -> Any:
-    return Failure("unsupported conversion to ref.Val: (*dynamicpb.Message)")
+def _unconvertible(fields: Mapping[str, Any]) -> Any:
+    found = _converted("Any", fields, {"type_url": "string", "value": "[]uint8"})
+    if type(found) is Failure:
+        return found
+    shown = [
+        f'{name}:"{value if type(value) is str else value.decode(errors="replace")}"'
+        for name, value in found.items()
+        if value
+    ]
+    return Failure("unsupported conversion to ref.Val: (*dynamicpb.Message)" + "  ".join(shown))
+
+
+def _collection(message: str, field: str, native: str, kind: type) -> Build:
+    """The one field of a Struct or a ListValue."""
+
+    def build(fields: Mapping[str, Any]) -> Any:
+        value = fields.get(field, kind())
+        if not isinstance(value, kind):
+            return Failure(f"unsupported field type for google.protobuf.{message}.{field}: {_declared(value)}")
+        found = to_native(value, native)
+        return Failure(_FIELD.format(message, field, found.message)) if type(found) is Failure else found
+
+    return build
+
+
+def _declared(value: Any) -> str:
+    """A value's type with its parameters, which are not known."""
+    return {"list": "list(dyn)", "map": "map(dyn, dyn)", "optional_type": "optional_type(dyn)"}.get(
+        type_name(value), type_name(value)
+    )
 
 
 _INT_FIELDS: Final = {"seconds": types.INT, "nanos": types.INT}
@@ -81,35 +117,48 @@ _VALUE_FIELDS: Final = {
 }
 
 
+_VALUE_NATIVES: Final = {
+    "null_value": ENUM,
+    "number_value": "float64",
+    "string_value": "string",
+    "bool_value": "bool",
+    "struct_value": STRUCT,
+    "list_value": LIST,
+}
+
+
 def _value(fields: Mapping[str, Any]) -> Any:
-    for name, value in fields.items():
-        return None if name == "null_value" else value
-    return None
+    """Of several alternatives the last one counts."""
+    found = _converted("Value", fields, _VALUE_NATIVES)
+    if type(found) is Failure or not found:
+        return found or None
+    name, value = list(found.items())[-1]
+    return None if name == "null_value" else value
 
 
 MESSAGES: Final[dict[str, tuple[Mapping[str, Type], Type, Callable[[Mapping[str, Any]], Any]]]] = {
-    "google.protobuf.BoolValue": _wrapper("BoolValue", types.BOOL, False),
-    "google.protobuf.BytesValue": _wrapper("BytesValue", types.BYTES, b""),
-    "google.protobuf.DoubleValue": _wrapper("DoubleValue", types.DOUBLE, 0.0),
-    "google.protobuf.FloatValue": _wrapper("FloatValue", types.DOUBLE, 0.0),
-    "google.protobuf.Int32Value": _wrapper("Int32Value", types.INT, 0, -(1 << 31), (1 << 31) - 1),
-    "google.protobuf.Int64Value": _wrapper("Int64Value", types.INT, 0),
-    "google.protobuf.StringValue": _wrapper("StringValue", types.STRING, ""),
-    "google.protobuf.UInt32Value": _wrapper("UInt32Value", types.UINT, UInt(0), 0, (1 << 32) - 1),
-    "google.protobuf.UInt64Value": _wrapper("UInt64Value", types.UINT, UInt(0)),
+    "google.protobuf.BoolValue": _wrapper("BoolValue", types.BOOL, "bool", False),
+    "google.protobuf.BytesValue": _wrapper("BytesValue", types.BYTES, "[]uint8", b""),
+    "google.protobuf.DoubleValue": _wrapper("DoubleValue", types.DOUBLE, "float64", 0.0),
+    "google.protobuf.FloatValue": _wrapper("FloatValue", types.DOUBLE, "float32", 0.0),
+    "google.protobuf.Int32Value": _wrapper("Int32Value", types.INT, "int32", 0),
+    "google.protobuf.Int64Value": _wrapper("Int64Value", types.INT, "int64", 0),
+    "google.protobuf.StringValue": _wrapper("StringValue", types.STRING, "string", ""),
+    "google.protobuf.UInt32Value": _wrapper("UInt32Value", types.UINT, "uint32", UInt(0)),
+    "google.protobuf.UInt64Value": _wrapper("UInt64Value", types.UINT, "uint64", UInt(0)),
     "google.protobuf.Empty": ({}, types.EMPTY, lambda _: Empty()),
-    "google.protobuf.Duration": (_INT_FIELDS, types.DURATION, _duration),
-    "google.protobuf.Timestamp": (_INT_FIELDS, types.TIMESTAMP, _timestamp),
+    "google.protobuf.Duration": (_INT_FIELDS, types.DURATION, _seconds("Duration", _duration)),
+    "google.protobuf.Timestamp": (_INT_FIELDS, types.TIMESTAMP, _seconds("Timestamp", _timestamp)),
     "google.protobuf.Any": ({"type_url": types.STRING, "value": types.BYTES}, types.ANY, _unconvertible),
     "google.protobuf.Struct": (
         {"fields": types.map_of(types.STRING, types.DYN)},
         types.map_of(types.STRING, types.DYN),
-        lambda fields: fields.get("fields", {}),
+        _collection("Struct", "fields", STRUCT, dict),
     ),
     "google.protobuf.ListValue": (
         {"values": types.list_of(types.DYN)},
         types.list_of(types.DYN),
-        lambda fields: fields.get("values", []),
+        _collection("ListValue", "values", LIST, list),
     ),
     "google.protobuf.Value": (_VALUE_FIELDS, types.DYN, _value),
 }
@@ -125,4 +174,5 @@ NAMES_WITHOUT_TYPE: Final = frozenset(MESSAGES) - {
 
 def builder(name: str) -> Callable[[Mapping[str, Any]], Any]:
     """The function that makes a message's value from its fields."""
-    return MESSAGES[name][2]
+    known = MESSAGES.get(name)
+    return known[2] if known is not None else lambda _: Failure(f"unknown type '{name}'")

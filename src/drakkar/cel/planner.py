@@ -24,7 +24,7 @@ from drakkar.cel.expressions import (
     StructNode,
 )
 from drakkar.cel.libraries.regex import compile_pattern
-from drakkar.cel.paths import Path, Qualifier, conditional, lazy_reader, resolve_step, slot_reader
+from drakkar.cel.paths import Path, Qualifier, conditional, lazy_reader, resolve_step, slot_reader, text_of_key
 from drakkar.cel.signatures import Implementation, Overload, Price
 from drakkar.cel.steps import FIRST_SLOT, Body, Frame, LimitReached, Step, charged, constant
 from drakkar.cel.types import Type
@@ -361,7 +361,8 @@ class Planner:
                     return value
                 if optional:
                     if type(value) is not Optional:
-                        return NO_SUCH_OVERLOAD
+                        shown = f"from non-optional value {_shown(value)}"
+                        return Failure(f"cannot initialize optional entry '{name}' {shown}")
                     if not value.present:
                         continue
                     value = value.value
@@ -408,6 +409,13 @@ class Planner:
         return Step(0, run)
 
 
+def _shown(value: Any) -> str:
+    """A value as Go prints it."""
+    if value is None:
+        return "0"
+    return f"[{', '.join(map(_shown, value))}]" if type(value) is list else text_of_key(value)
+
+
 def _taking_names(function: str, overloads: Sequence[Overload]) -> Dispatcher:
     """A dispatcher for constant patterns, which upstream also looks for in the names of types."""
     dispatcher = Dispatcher(function, overloads)
@@ -451,7 +459,7 @@ def _map_body(bodies: list[tuple[Body, Body, bool]]) -> Body:
             value = compute(frame)
             if type(value) is Failure:
                 return value
-            check_hashable(key)
+            check_hashable(key, deleting=optional and type(value) is Optional and not value.present)
             if optional:
                 if type(value) is not Optional:
                     return NO_SUCH_OVERLOAD

@@ -141,7 +141,7 @@ def assignable(found: Substitution, given: Type, wanted: Type) -> bool:
     if given.kind in ("dyn", "error", "any") or wanted.kind in ("dyn", "error", "any"):
         return True
     if given.kind == "wrapper" or wanted.kind == "wrapper":
-        return _unwrapped(given) is _unwrapped(wanted) or "null" in (given.kind, wanted.kind)
+        return unwrapped(given) is unwrapped(wanted) or "null" in (given.kind, wanted.kind)
     if given.kind == "null":
         return wanted.kind in _NULLABLE_KINDS
     if wanted.kind == "null":
@@ -156,7 +156,8 @@ def assignable(found: Substitution, given: Type, wanted: Type) -> bool:
     return all(assignable(found, a, b) for a, b in zip(given.parameters, wanted.parameters, strict=True))
 
 
-def _unwrapped(candidate: Type) -> Type:
+def unwrapped(candidate: Type) -> Type:
+    """The type of the value in a wrapper message; any other type as it is."""
     return candidate.parameters[0] if candidate.kind == "wrapper" else candidate
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from drakkar.cel import types
 from drakkar.cel.errors import Kind
 from drakkar.cel.expressions import (
     CallNode,
@@ -100,6 +101,7 @@ def _homogeneous(items: list[tuple[Node, bool]]) -> Iterator[Problem]:
 
 
 def _equivalent(first: Type, second: Type) -> bool:
+    first, second = types.unwrapped(first), types.unwrapped(second)
     if first is second:
         return True
     if first.kind != second.kind or first.name != second.name or len(first.parameters) != len(second.parameters):

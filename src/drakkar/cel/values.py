@@ -122,6 +122,10 @@ class OpaqueValue:
         """Whether another value of the same class is equal."""
         return self is other
 
+    def shown(self) -> str | None:
+        """Its text, where a field for texts takes the value."""
+        return None
+
     def identity(self) -> Any:
         """What makes it the same map key as another."""
         return id(self)
@@ -185,11 +189,12 @@ TYPE_NAMES: Final[dict[type, str]] = {
 _UNHASHABLE: Final[dict[type, str]] = {bytes: "types.Bytes", Version: "cel.Semver"}
 
 
-def check_hashable(value: Any) -> None:
-    """Raise the panic with which upstream's hash tables refuse some values."""
+def check_hashable(value: Any, *, deleting: bool = False) -> None:
+    """Raise the panic with which upstream's hash tables refuse some values; another one where entries are taken out."""
     name = _UNHASHABLE.get(type(value)) or getattr(value, "unhashable", "")
     if name:
-        raise Panic(f"internal error: runtime error: hash of unhashable type {name}")
+        text = f"hash of unhashable type: {name}" if deleting else f"runtime error: hash of unhashable type {name}"
+        raise Panic(f"internal error: {text}")
 
 
 KEY_TYPES: Final = frozenset({str, int, UInt, bool, float})

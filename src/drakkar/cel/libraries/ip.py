@@ -33,6 +33,10 @@ class IPValue(OpaqueValue):
         """The number of its bytes."""
         return len(self.address.packed)
 
+    def shown(self) -> str:
+        """The address."""
+        return str(self.address)
+
     def same(self, other: Any) -> bool:
         """Equality by address."""
         return bool(self.address == other.address)
@@ -55,6 +59,10 @@ class CIDRValue(OpaqueValue):
     def size(self) -> int:
         """The number of bytes of the prefix."""
         return -(-self.bits // 8)
+
+    def shown(self) -> str:
+        """Address and length."""
+        return f"{self.address}/{self.bits}"
 
     def same(self, other: Any) -> bool:
         """Equality by address and length."""

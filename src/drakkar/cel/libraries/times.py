@@ -27,6 +27,8 @@ from drakkar.cel.values import (
 _SECOND: Final = 1_000_000_000
 _CYCLE: Final = 146_097 * 86_400
 """Seconds after which the calendar repeats: 400 years."""
+_FIRST: Final = YEAR_ONE // _SECOND
+_LAST: Final = YEAR_TEN_THOUSAND // _SECOND - 1
 _UNITS: Final = {
     "ns": 1,
     "us": 1_000,
@@ -116,14 +118,12 @@ def parse_timestamp(text: str) -> Timestamp | Failure | None:
 def timestamp_text(stamp: Timestamp) -> str:
     """RFC 3339 in the zone it was written in, with as many decimals as needed."""
     seconds, rest = divmod(stamp.nanos, _SECOND)
-    try:
-        moment = _moment(seconds + stamp.offset * 60)
-    except OverflowError:
-        return timestamp_text(Timestamp(stamp.nanos))
+    moment, years = _calendar(seconds + stamp.offset * 60)
+    year = moment.year + years
     fraction = f".{rest:09d}".rstrip("0") if rest else ""
     hours, minutes = divmod(abs(stamp.offset), 60)
     zone = f"{'-' if stamp.offset < 0 else '+'}{hours:02d}:{minutes:02d}" if stamp.offset else "Z"
-    return moment.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0") + fraction + zone
+    return f"{'-' if year < 0 else ''}{abs(year):04d}{moment.strftime('-%m-%dT%H:%M:%S')}{fraction}{zone}"
 
 
 def _moment(seconds: int) -> datetime:
@@ -173,7 +173,7 @@ def _local(stamp: Timestamp, zone: str) -> _Calendar | Failure:
     except (ValueError, OSError, KeyError):
         return Failure(f"unknown time zone {zone}")
     try:
-        shift = _moment(seconds).astimezone(known).utcoffset()
+        shift = _calendar(seconds).moment.astimezone(known).utcoffset()
     except OverflowError:  # on the edge of Python's calendar: 400 years further in, the rules are the same
         shift = _moment(seconds + (_CYCLE if seconds < 0 else -_CYCLE)).astimezone(known).utcoffset()
     return _calendar(seconds + (shift or timedelta()) // timedelta(seconds=1))
@@ -200,11 +200,12 @@ def _wrapped(number: int) -> int:
 
 
 def _calendar(seconds: int) -> _Calendar:
-    try:
-        return _Calendar(_moment(seconds))
-    except OverflowError:
-        years = -400 if seconds < 0 else 400
-        return _Calendar(_moment(seconds + (_CYCLE if seconds < 0 else -_CYCLE)), years)
+    cycles = 0
+    if seconds < _FIRST:
+        cycles = (seconds - _FIRST) // _CYCLE
+    elif seconds > _LAST:
+        cycles = (seconds - _LAST) // _CYCLE + 1
+    return _Calendar(_moment(seconds - cycles * _CYCLE), 400 * cycles)
 
 
 _FIELDS: Final[dict[str, Callable[[datetime], int]]] = {

@@ -15,6 +15,7 @@ _UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 _HOST: Final = _UNRESERVED | frozenset("!$&'()*+,;=:[]<>\"")
 _PATH: Final = _UNRESERVED | frozenset("$&+,/:;=@")
 _ENCODED_PATH: Final = _PATH | frozenset("!'()*[]%")
+_FRAGMENT: Final = _PATH | frozenset("?!()*")
 _USER: Final = _UNRESERVED | frozenset("!$&'()*+,;=:%@")
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
 _REQUEST: Final = "URL parse error during conversion from string: "
@@ -38,6 +39,18 @@ class URLValue(OpaqueValue):
         self.path = path
         self.query = query
         self.fragment = fragment
+
+    def shown(self) -> str:
+        """The URL, written canonically."""
+        text = f"{self.scheme}:" if self.scheme else ""
+        if self.opaque:
+            text += self.opaque
+        elif self.host or self.user or (self.scheme and self.path):
+            text += f"//{self.user}{self.host}"
+        text += self.path
+        if self.query is not None:
+            text += f"?{self.query}"
+        return f"{text}#{_escaped(self.fragment, _FRAGMENT)}" if self.fragment else text
 
     def same(self, other: Any) -> bool:
         """Equality of the whole URL, written canonically."""
