@@ -127,8 +127,12 @@ def _grown(
 
 
 def _unschedulable(facts: PodFacts) -> PodFacts:
+    """The pod as a scheduler leaves it, and with the label that pods of one workload have in common."""
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    return PodFacts({**facts.pod, "status": {**(facts.pod.get("status") or {}), "conditions": [condition]}})
+    stem, _, number = facts.name.rpartition("-")
+    metadata = {**facts.pod["metadata"], "labels": {"app": stem if number.isdecimal() else facts.name}}
+    status = {**(facts.pod.get("status") or {}), "conditions": [condition]}
+    return PodFacts({**facts.pod, "metadata": metadata, "status": status})
 
 
 def _view(case: Object, cluster: PlannedCluster, snapshot: Snapshot, group: NodeGroup) -> GroupView:

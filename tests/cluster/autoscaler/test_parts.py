@@ -17,7 +17,8 @@ from drakkar.cluster.autoscaler.registry import Health, Instance, NodeFact, Regi
 from drakkar.cluster.autoscaler.scale_up import Option, waiting_pods
 from drakkar.cluster.autoscaler.status import GroupStatus, StatusWriter
 from drakkar.cluster.autoscaler.templates import NodeTemplate, from_node
-from drakkar.cluster.autoscaler.utilization import pool_utilization
+from drakkar.cluster.autoscaler.utilization import Utilization, pool_utilization, utilization_of
+from drakkar.scheduling.nodes import NodeState
 from drakkar.scheduling.pods import PodFacts
 
 Object = dict[str, Any]
@@ -214,6 +215,37 @@ def test_a_pool_of_whole_devices_and_partitions_is_weighed_by_hardware() -> None
     assert pool_utilization([old, spec], {"w0", "w1"}) == 1
     assert pool_utilization([spec], {"p0"}) == 0.5  # of its two counters compute is used more
     assert pool_utilization([spec], {"w0", "p0"}) == pytest.approx((0.5 * 1 + 0.5 * 2) / 3)
+
+
+def test_the_pool_used_most_counts_and_admin_access_does_not() -> None:
+    def piece(driver: str) -> Object:
+        return {"spec": {"driver": driver, "pool": {"name": "n"}, "devices": [{"name": "a"}, {"name": "b"}]}}
+
+    def held(driver: str, **result: Any) -> Object:
+        given = {"driver": driver, "pool": "n", "device": "a", **result}
+        return {"status": {"allocation": {"devices": {"results": [given]}}}}
+
+    state = NodeState("n")
+    state.update({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "1", "memory": "1Gi"}}})
+    slices = [piece("gpu"), piece("nic")]
+    assert utilization_of(state, slices, [held("gpu", adminAccess=True)]).share == 0
+    assert utilization_of(state, slices, [held("gpu")]) == Utilization(0.5, "gpu/n")
+    assert utilization_of(state, [], [held("gpu")]) == Utilization(0.0, "memory")
+
+
+def test_without_devices_cpu_and_memory_count_and_daemon_pods_may_be_left_out() -> None:
+    state = NodeState("n")
+    state.update({"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4", "memory": "8Gi"}}})
+
+    def asks(name: str, cpu: str) -> PodFacts:
+        requests = {"resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
+        return PodFacts({"metadata": {"name": name, "uid": name}, "spec": {"containers": [requests]}})
+
+    daemon, pod = asks("d", "2"), asks("p", "1")
+    state.add(daemon)
+    state.add(pod)
+    assert utilization_of(state, [], []) == Utilization(0.75, "cpu")
+    assert utilization_of(state, [], [], ignored=[daemon]) == Utilization(0.5, "cpu")
 
 
 # Choosing and telling
