@@ -7,6 +7,7 @@ at the same time, whatever the scheduler believed.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -165,8 +166,11 @@ class GpuKind(DeviceKind):
 
     def restore(self, claim: AllocatedClaim) -> None:
         """The devices exist, and their nodes on the node, which somebody may have removed."""
-        nodes = [node for device in claim.devices for node in self._nodes(device.device)]
-        kernel.make_missing_nodes(self.machine.device_root, [*self.machine.control_nodes(), *nodes])
+        root = str(self.machine.device_root).rstrip("/")
+        nodes = [*self.machine.control_nodes(), *(node for one in claim.devices for node in self._nodes(one.device))]
+        missing = [node for node in nodes if not os.path.exists(root + node.path)]  # noqa: PTH110 - asked of each pod
+        if missing:
+            kernel.make_missing_nodes(self.machine.device_root, missing)
 
     def edits_token(self) -> object:
         """Driver version and majors: what a reload of the kernel module may change."""
