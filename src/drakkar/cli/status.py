@@ -41,6 +41,10 @@ def command(name: str, output: str) -> None:
         click.echo(f"pods        {cluster['pods']}\n")
         if cluster["nodes"]:
             table(["NODE", "READY", "DEVICES", "DRIVERS"], [_row(node) for node in cluster["nodes"]])
+        if cluster.get("nodeGroups"):
+            click.echo()
+            table(["GROUP", "MODEL", "READY", "TARGET", "MIN", "MAX", "STATE"],
+                  [_group_row(group) for group in cluster["nodeGroups"]])  # fmt: skip
 
 
 async def _ask_all(found: list[str]) -> list[dict[str, Any]]:
@@ -66,6 +70,14 @@ def _time(time: dict[str, Any] | None) -> list[str]:
 
 def _pace(speed: float | str) -> str:
     return "as fast as the processor permits" if speed == "max" else f"{speed:g} times real time"
+
+
+def _group_row(group: dict[str, Any]) -> list[str]:
+    state = "growing" if group["target"] > group["ready"] else ""
+    if group["backoff"]:
+        state = f"left alone after {group['backoff']['code']}"
+    counts = [str(group[field]) for field in ("ready", "target", "min", "max")]
+    return [group["name"], group["model"], *counts, state]
 
 
 def _row(node: dict[str, Any]) -> list[str]:

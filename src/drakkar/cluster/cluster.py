@@ -485,6 +485,7 @@ class Cluster:
             "nodes": [
                 node.summary() | {"ready": _ready(nodes.get(node.name))} for _, node in sorted(self.nodes.items())
             ],
+            "nodeGroups": self.node_groups.status() if self.node_groups is not None else [],
         }
 
 

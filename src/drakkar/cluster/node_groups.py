@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from drakkar.cluster.autoscaler.actuation import remove_taint
 from drakkar.cluster.autoscaler.autoscaler import NAME, Autoscaler
@@ -33,7 +33,7 @@ class NodeGroups:
     def __init__(
         self, cluster: Cluster, groups: Sequence[NodeGroup], settings: Settings, *, clock: Clock, seed: int
     ) -> None:
-        self._cluster = cluster
+        self._cluster, self._clock = cluster, clock
         self._groups = {group.name: group for group in groups}
         members = {
             name: node.request.labels[GROUP_LABEL]
@@ -63,6 +63,26 @@ class NodeGroups:
                 f"there is no node group {name!r}", reason="UnknownGroup", expected="one of " + ", ".join(self._groups)
             )
         return self._groups[name]
+
+    def status(self) -> list[dict[str, Any]]:
+        """Every group, for `drakkar status`: how many machines it is meant to have, and how many are ready."""
+        targets, now = self.provider.targets(), self._clock.monotonic()
+        found = []
+        for group in self.provider.groups:
+            health = self.autoscaler.registry.health[group.name]
+            failure = self.autoscaler.registry.backoff.of(group.name, now)
+            found.append(
+                {
+                    "name": group.name,
+                    "model": group.model,
+                    "min": group.minimum,
+                    "max": group.maximum,
+                    "target": targets[group.name],
+                    "ready": len(health.ready),
+                    "backoff": None if failure is None else {"code": failure.code, "message": failure.message},
+                }
+            )
+        return found
 
     # What the provider asks of the cluster
 

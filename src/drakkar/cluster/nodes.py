@@ -123,7 +123,7 @@ class EmbeddedNode:
 
     def summary(self) -> dict[str, Any]:
         """Name, model and devices, for `drakkar status`."""
-        devices = self.machine.devices()
+        devices = self.machine.devices() if hasattr(self, "machine") else ()  # it may be asked before it has started
         return {
             "name": self.name,
             "model": self.model,
