@@ -12,12 +12,12 @@ from typing import Any, Final
 from drakkar.cel.signatures import Implementation, Overload, PaidAhead, Price
 from drakkar.cel.steps import Body, Frame, LimitReached, Step, charged
 from drakkar.cel.types import Type
-from drakkar.cel.values import INT_MIN, Duration, Failure, Timestamp, UInt, type_name
+from drakkar.cel.values import INT_MIN, Duration, Failure, Timestamp, UInt, no_overload, type_name
 
 _ANY: Final = None
 # Operators that upstream runs without looking at declarations first; their error names no types.
 _BARE: Final = frozenset(
-    ("_+_", "_-_", "_*_", "_/_", "_%_", "!_", "-_", "startsWith", "endsWith", "contains", "matches", "@in")
+    ("_+_", "_-_", "_*_", "_/_", "_%_", "!_", "-_", "startsWith", "endsWith", "contains", "matches", "@in", "size")
 )
 
 
@@ -29,6 +29,8 @@ _OPERANDS: Final[dict[str, frozenset[type]]] = {
     "_/_": _NUMBERS,
     "_%_": frozenset({int, UInt}),
     "-_": frozenset({int, float, bool, Duration, Timestamp}),
+    "matches": frozenset({str}),
+    "size": frozenset(),
 }
 """Which values can stand on the left of an operator at all; upstream's error for others names the operator."""
 
@@ -44,10 +46,12 @@ _UNDECLARED: Final[dict[tuple[Any, ...], Implementation]] = {("-_", Duration): _
 class Dispatcher:
     """Chooses among overloads by the classes of the arguments."""
 
-    __slots__ = ("direct", "expected", "function", "overloads", "table")
+    __slots__ = ("bare", "direct", "expected", "function", "overloads", "table")
 
-    def __init__(self, function: str, overloads: Sequence[Overload]) -> None:
+    def __init__(self, function: str, overloads: Sequence[Overload], *, bare: bool = False) -> None:
         self.function = function
+        self.bare = bare or function in _BARE
+        """Whether errors name no types."""
         self.overloads = tuple(overload for overload in overloads if overload.implementation is not None)
         self.table: dict[Any, Implementation] = {}
         """Implementations by class (unary) or classes of the arguments."""
@@ -73,14 +77,11 @@ class Dispatcher:
                 classes = tuple(map(type, arguments))
                 self.table[classes[0] if len(classes) == 1 else classes] = implementation
                 return implementation
-        if self.function in _BARE:
+        if self.bare:
             capable = _OPERANDS.get(self.function)
-            # Texts receive calls of any name themselves, and then name none.
-            if capable is not None and type(arguments[0]) not in capable and type(arguments[0]) is not str:
-                return Failure(f"no such overload: {self.function}")
+            if capable is not None and type(arguments[0]) not in capable:
+                return no_overload(self.function, arguments[0])
             return Failure("no such overload")
-        if self.function == "size":
-            return Failure("no such overload: size")
         given = ", ".join(type_name(argument) for argument in arguments)
         return Failure(f"no such overload: {self.function}({given})")
 

@@ -356,7 +356,7 @@ class _Checker:
             if field not in fields:
                 self.problem(colon, f"undefined field '{field}'")
             elif not self.fits(found, fields[field]):
-                wanted, given = fields[field].text, self.text(found)
+                wanted, given = fields[field].text, found.text  # as it stands: upstream settles nothing here
                 self.problem(colon, f"expected type of field '{field}' is '{wanted}' but provided type is '{given}'")
         return known[0].parameters[0]
 

@@ -12,7 +12,18 @@ from typing import Any, Final
 from drakkar.cel import types
 from drakkar.cel.natives import ENUM, LIST, STRUCT, to_native
 from drakkar.cel.types import Type
-from drakkar.cel.values import INT_MAX, INT_MIN, Duration, Failure, OpaqueValue, Timestamp, UInt, type_name
+from drakkar.cel.values import (
+    INT_MAX,
+    INT_MIN,
+    YEAR_ONE,
+    Duration,
+    Failure,
+    OpaqueValue,
+    Timestamp,
+    UInt,
+    type_name,
+    wrapped,
+)
 
 _SECOND: Final = 1_000_000_000
 
@@ -71,7 +82,9 @@ def _duration(seconds: int, nanos: int) -> Duration:
 
 
 def _timestamp(seconds: int, nanos: int) -> Timestamp:
-    return Timestamp(seconds * _SECOND + nanos)
+    """Go counts seconds from the year 1, within 64 bits: the last ones turn up at the other end of time."""
+    first = YEAR_ONE // _SECOND
+    return Timestamp((wrapped(seconds - first) + first) * _SECOND + nanos)
 
 
 def _unconvertible(fields: Mapping[str, Any]) -> Any:

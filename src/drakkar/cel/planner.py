@@ -418,7 +418,7 @@ def _shown(value: Any) -> str:
 
 def _taking_names(function: str, overloads: Sequence[Overload]) -> Dispatcher:
     """A dispatcher for constant patterns, which upstream also looks for in the names of types."""
-    dispatcher = Dispatcher(function, overloads)
+    dispatcher = Dispatcher(function, overloads, bare=True)
     for overload in dispatcher.overloads:
         implementation = overload.implementation
         assert implementation is not None

@@ -19,6 +19,11 @@ INT_MIN: Final = -(1 << 63)
 UINT_MAX: Final = (1 << 64) - 1
 
 
+def wrapped(number: int) -> int:
+    """What Go keeps of a number in 64 bits."""
+    return (number - INT_MIN) % (1 << 64) + INT_MIN
+
+
 class UInt(int):
     """An unsigned 64-bit integer; a class of its own since CEL keeps int and uint apart."""
 
@@ -132,6 +137,17 @@ class OpaqueValue:
 
 
 NO_SUCH_OVERLOAD: Final = Failure("no such overload")
+_RECEIVERS: Final = frozenset({str, Duration, Timestamp})
+
+
+def no_overload(function: str, value: Any) -> Failure:
+    """What is said of a value that a function cannot take at all.
+
+    Texts, times and spans of time receive calls of any name themselves, and then name none.
+    """
+    return NO_SUCH_OVERLOAD if type(value) in _RECEIVERS else Failure(f"no such overload: {function}")
+
+
 NOT_ORDERED: Final = Failure("NaN values cannot be ordered")
 
 

@@ -23,6 +23,7 @@ from drakkar.cel.values import (
     UInt,
     size_of,
     tenth,
+    wrapped,
 )
 
 _INT: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
@@ -218,7 +219,7 @@ uint(string) -> uint    string_to_uint64
         "double_to_int64": _double_to_int,
         "duration_to_int64": lambda value: value.nanos,
         "string_to_int64": _string_to_int,
-        "timestamp_to_int64": lambda value: value.nanos // 1_000_000_000,
+        "timestamp_to_int64": lambda value: wrapped(value.nanos // 1_000_000_000),
         "uint64_to_int64": _uint_to_int,
         "bool_to_string": lambda value: "true" if value else "false",
         "bytes_to_string": _bytes_to_string,

@@ -20,6 +20,7 @@ from drakkar.cel.values import (
     UInt,
     equal,
     go_name,
+    no_overload,
     order,
     size_of,
     type_name,
@@ -177,7 +178,7 @@ def _sort_by_keys(values: Any, keys: Any) -> Any:
 
 
 def _sort(values: Any) -> Any:
-    return _sort_by_keys(values, values) if type(values) is list else Failure("no such overload: sort")
+    return _sort_by_keys(values, values) if type(values) is list else no_overload("sort", values)
 
 
 def _range(count: Any) -> Any:

@@ -22,6 +22,7 @@ from drakkar.cel.values import (
     Duration,
     Failure,
     Timestamp,
+    wrapped,
 )
 
 _SECOND: Final = 1_000_000_000
@@ -190,13 +191,8 @@ def _offset(zone: str) -> int | Failure:
             return Failure(f'strconv.Atoi: parsing "{text}": value out of range')
         parts.append(number)
     hours, minutes = parts
-    nanos = _wrapped(_wrapped(hours * 60 + (-minutes if zone[0] == "-" else minutes)) * 60 * _SECOND)
+    nanos = wrapped(wrapped(hours * 60 + (-minutes if zone[0] == "-" else minutes)) * 60 * _SECOND)
     return int(math.copysign(abs(nanos) // _SECOND, nanos))
-
-
-def _wrapped(number: int) -> int:
-    """What Go keeps of a number in 64 bits."""
-    return (number - INT_MIN) % (1 << 64) + INT_MIN
 
 
 def _calendar(seconds: int) -> _Calendar:
