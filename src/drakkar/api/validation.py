@@ -51,7 +51,7 @@ def _check_class(device_class: Json, old: Json | None = None) -> Found:
     found += metadata.check_common(meta, namespaced=False)
     if old is not None:
         found += metadata.check_update(meta, old.get("metadata") or {})
-        found += metadata.check_qualified_finalizers(meta)
+    found += metadata.check_qualified_finalizers(meta)
     selectors, config = spec.get("selectors") or [], spec.get("config") or []
     stored = old is not None and selectors == (before.get("selectors") or [])
     found += check_selectors(selectors, "spec.selectors", stored=stored)

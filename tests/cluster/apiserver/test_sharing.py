@@ -70,10 +70,11 @@ def test_a_part_that_was_changed_back_is_no_write() -> None:
 
 def test_a_client_that_only_writes_lets_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
     moments = iter(range(1_000_000))
-    monkeypatch.setattr(servers.time, "monotonic", lambda: next(moments) * servers.BREATH_SECONDS)
 
     async def main() -> None:
         world = World()
+        clock = type(world.server.clock)
+        monkeypatch.setattr(clock, "monotonic", lambda _: next(moments) * servers.BREATH_SECONDS)
         client = Client(InProcessTransport(world.server))
         turns = 0
 

@@ -65,7 +65,9 @@ def value(call: Call, obj: dict[str, Any], status: int = 200) -> Answer:
 
 def metadata_only(obj: dict[str, Any], version: str) -> dict[str, Any]:
     """A PartialObjectMetadata."""
-    return {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}", "metadata": obj["metadata"]}
+    from drakkar.cluster.machinery.tables import metadata_of
+
+    return {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}", "metadata": metadata_of(obj)}
 
 
 def many(call: Call, found: Sequence[StoredObject], metadata: dict[str, Any]) -> Answer:

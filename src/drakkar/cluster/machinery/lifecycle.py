@@ -56,7 +56,13 @@ def _changed(kind: Kind, new: Json, old: Json) -> bool:
 
 
 _ALL_COUNTS: Final = frozenset(
-    ("PriorityClass", "EndpointSlice", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+    (
+        "PriorityClass",
+        "EndpointSlice",
+        "PodTemplate",
+        "MutatingWebhookConfiguration",
+        "ValidatingWebhookConfiguration",
+    )
 )
 """Kinds without a spec: all but their metadata counts."""
 
@@ -273,8 +279,8 @@ def _create_job(job: Json) -> Json:
     }  # fmt: skip
     match = {"batch.kubernetes.io/controller-uid": uid, **(selector.get("matchLabels") or {})}
     meta = _meta(job)
-    if meta.get("labels") is not None and meta["labels"] is template_meta.get("labels"):
-        meta = {**meta, "labels": labels}  # labels that were defaulted from the template share its later ones, too
+    if not meta.get("labels") or meta["labels"] is template_meta.get("labels"):
+        meta = {**meta, "labels": labels}  # they are defaulted from the template, whenever the job is read
     return {
         **job,
         "metadata": meta,
@@ -297,6 +303,7 @@ _CREATE: Final[dict[tuple[str, str], Callable[[Json], Json]]] = {
     ("", "Pod"): _create_pod,
     ("", "Namespace"): _create_namespace,
     ("", "ServiceAccount"): _create_service_account,
+    ("", "PersistentVolumeClaim"): lambda claim: {**claim, "status": {"phase": "Pending"}},
     ("apps", "DaemonSet"): _create_daemon_set,
     ("batch", "Job"): _create_job,
 }

@@ -33,8 +33,10 @@ def allocate(call: Call, operation: str, obj: Value, old: Value | None) -> Value
                 spec.pop(name, None)
         return {**obj, "spec": spec}
     _set_address(call, obj, spec, before)
-    spec.setdefault("ipFamilies", ["IPv4"])
-    spec.setdefault("ipFamilyPolicy", "SingleStack")
+    # Who has neither an address nor a selector says nothing about families: it may use any.
+    anywhere = spec["clusterIP"] == "None" and not spec.get("selector")
+    spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if anywhere else ["IPv4"])
+    spec.setdefault("ipFamilyPolicy", "RequireDualStack" if anywhere else "SingleStack")
     if spec.get("type") in _WITH_NODE_PORTS and spec.get("allocateLoadBalancerNodePorts") is not False:
         _set_node_ports(call, obj, spec, before)
     elif before.get("type") in _WITH_NODE_PORTS:
@@ -77,7 +79,8 @@ def _check_address(call: Call, obj: Value, wanted: str) -> None:
     try:
         address = ipaddress.ip_address(wanted)
     except ValueError:
-        return  # validation says what is wrong with it
+        told = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+        _refuse(obj, FieldError("FieldValueInvalid", "spec.clusterIPs[0]", told, wanted))
     if address not in ipaddress.ip_network(NETWORK):
         why = f"failed to allocate IP {wanted}: the provided network does not match the current range {NETWORK}"
     elif any(spec.get("clusterIP") == wanted for spec in _others(call, obj)):

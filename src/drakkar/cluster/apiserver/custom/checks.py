@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
+import msgspec
+
 from drakkar.api.fields import FieldError, invalid, not_supported, required
 
 Schema = dict[str, Any]
@@ -25,9 +27,16 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 }
 
 
-def check(value: Any, schema: Schema, path: str = "", *, root: bool = False) -> Iterator[FieldError]:
-    """Everything in `value` that the schema does not allow."""
-    if value is None and schema.get("nullable"):
+class _New:
+    """Stands for the old value of what has none."""
+
+
+_NEW: Final = _New()
+
+
+def check(value: Any, schema: Schema, path: str = "", *, root: bool = False, old: Any = _NEW) -> Iterator[FieldError]:
+    """Everything in `value` that the schema does not allow. What is as it was in `old` may stay so (KEP-4008)."""
+    if (value is None and schema.get("nullable")) or (old is not _NEW and value == old):
         return
     wanted = schema.get("type", "")
     if schema.get("x-kubernetes-int-or-string"):
@@ -40,9 +49,9 @@ def check(value: Any, schema: Schema, path: str = "", *, root: bool = False) -> 
     if schema.get("enum") and value not in schema["enum"]:
         yield not_supported(path, value, [_plain(one) for one in schema["enum"]])
     if isinstance(value, dict):
-        yield from _object(value, schema, path, root=root)
+        yield from _object(value, schema, path, root=root, old=old)
     elif isinstance(value, list):
-        yield from _array(value, schema, path)
+        yield from _array(value, schema, path, old)
     elif isinstance(value, str):
         yield from _string(value, schema, path)
     elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -60,7 +69,8 @@ def _is(value: Any, wanted: str) -> bool:
 
 def _mistyped(value: Any, path: str, wanted: str) -> FieldError:
     shown = _name(value)
-    return invalid(path or "<nil>", shown, f'{path or "<nil>"} in body must be of type {wanted}: "{shown}"')
+    place = path or "<nil>"
+    return FieldError("FieldValueTypeInvalid", place, f'{place} in body must be of type {wanted}: "{shown}"', shown)
 
 
 def _name(value: Any) -> str:
@@ -76,7 +86,8 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def _object(value: dict[str, Any], schema: Schema, path: str, *, root: bool) -> Iterator[FieldError]:
+def _object(value: dict[str, Any], schema: Schema, path: str, *, root: bool, old: Any) -> Iterator[FieldError]:
+    earlier = old if isinstance(old, dict) else {}
     properties: Schema = schema.get("properties") or {}
     for name in schema.get("required") or ():
         if name not in value:
@@ -87,7 +98,7 @@ def _object(value: dict[str, Any], schema: Schema, path: str, *, root: bool) -> 
             continue
         inner = properties.get(key, extra)
         if isinstance(inner, dict):
-            yield from check(part, inner, _at(path, key))
+            yield from check(part, inner, _at(path, key), old=earlier.get(key, _NEW))
     size = len(value)
     if size < schema.get("minProperties", 0):
         yield invalid(path, size, f"{path} in body should have at least {schema['minProperties']} properties")
@@ -95,29 +106,53 @@ def _object(value: dict[str, Any], schema: Schema, path: str, *, root: bool) -> 
         yield FieldError("FieldValueTooMany", path, f"must have at most {schema['maxProperties']} items", size)
 
 
-def _array(value: list[Any], schema: Schema, path: str) -> Iterator[FieldError]:
+def _array(value: list[Any], schema: Schema, path: str, old: Any) -> Iterator[FieldError]:
     items = schema.get("items")
     if isinstance(items, dict):
+        keyed = schema.get("x-kubernetes-list-type") == "map" and isinstance(old, list)
+        earlier = {_text(_identity(schema, item)): item for item in old} if keyed else {}
         for index, item in enumerate(value):
-            yield from check(item, items, f"{path}[{index}]")
+            known = earlier.get(_text(_identity(schema, item)), _NEW) if keyed else _NEW
+            yield from check(item, items, f"{path}[{index}]", old=known)
     size = len(value)
     if size < schema.get("minItems", 0):
         yield invalid(path, size, f"{path} in body should have at least {schema['minItems']} items")
     if "maxItems" in schema and size > schema["maxItems"]:
         yield FieldError("FieldValueTooMany", path, f"must have at most {schema['maxItems']} items", size)
-    kind = schema.get("x-kubernetes-list-type")
-    keys = schema.get("x-kubernetes-list-map-keys") or ()
-    seen: list[Any] = []
-    for index, item in enumerate(value):
-        if kind == "set":
-            identity: Any = item
-        elif kind == "map" and isinstance(item, dict):
-            identity = {key: item[key] for key in keys if key in item}
-        else:
-            continue
-        if identity in seen:
-            yield FieldError("FieldValueDuplicate", f"{path}[{index}]", "", identity)
-        seen.append(identity)
+
+
+def _identity(schema: Schema, item: Any) -> Any:
+    """What tells an item of a set or of a map list from the others."""
+    if schema.get("x-kubernetes-list-type") == "set" or not isinstance(item, dict):
+        return item
+    return {key: item[key] for key in schema.get("x-kubernetes-list-map-keys") or () if key in item}
+
+
+def _text(identity: Any) -> bytes:
+    return msgspec.json.encode(identity, order="sorted")
+
+
+def check_lists(value: Any, schema: Schema, path: str = "") -> Iterator[FieldError]:
+    """Items that sets and map lists have twice."""
+    if isinstance(value, dict):
+        properties, extra = schema.get("properties") or {}, schema.get("additionalProperties")
+        for key, part in value.items():
+            inner = properties.get(key, extra)
+            if isinstance(inner, dict):
+                yield from check_lists(part, inner, _at(path, key))
+    elif isinstance(value, list):
+        if schema.get("x-kubernetes-list-type") in ("set", "map"):
+            seen: set[bytes] = set()
+            for index, item in enumerate(value):
+                identity = _identity(schema, item)
+                text = _text(identity)
+                if text in seen:
+                    yield FieldError("FieldValueDuplicate", f"{path}[{index}]", "", identity)
+                seen.add(text)
+        items = schema.get("items")
+        if isinstance(items, dict):
+            for index, item in enumerate(value):
+                yield from check_lists(item, items, f"{path}[{index}]")
 
 
 def _string(value: str, schema: Schema, path: str) -> Iterator[FieldError]:

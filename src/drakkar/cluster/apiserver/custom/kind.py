@@ -101,13 +101,17 @@ class CustomKind(Kind):
         """Metadata, then the schema."""
         found = metadata.check_create(obj["metadata"], namespaced=self.rules.namespaced, name_check=names.dns_subdomain)
         found += checks.check(obj, self.openapi, root=True)
+        found += checks.check_lists(obj, self.openapi)
         return self._judged(found, obj, None)
 
     def validate_update(self, new: Json, old: Json, subresource: str = "") -> list[FieldError]:
-        """Metadata, then the schema."""
+        """Metadata, then the schema: only what has become wrong."""
         del subresource
         found = metadata.check_update(new["metadata"], old["metadata"])
-        found += checks.check(new, self.openapi, root=True)
+        found += checks.check(new, self.openapi, root=True, old=old)
+        doubled = list(checks.check_lists(new, self.openapi))
+        if doubled and next(checks.check_lists(old, self.openapi), None) is None:
+            found += doubled
         return self._judged(found, new, old)
 
     def warnings(self, new: Json, old: Json | None = None) -> list[str]:
@@ -132,7 +136,9 @@ class CustomKind(Kind):
         return [*found, *judgement.errors]
 
 
-_BLOCKING: Final = ("FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid")
+_BLOCKING: Final = (
+    "FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid",
+)  # fmt: skip
 _UNCHECKED: Final = (
     "some validation rules were not checked because the object was invalid; correct the existing errors to complete"
     " validation"

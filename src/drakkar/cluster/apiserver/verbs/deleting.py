@@ -122,9 +122,10 @@ def _ending(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 async def finish_deletion(call: Call, existing: StoredObject, obj: dict[str, Any]) -> StoredObject:
-    """The update that took the last hold of a dying object: stored no more, and answered as the update left it."""
+    """The update that took the last hold of a dying object: stored no more, and answered as the update left it,
+    with the version that it had before."""
     removed = await _remove(call, existing)
-    metadata = {**obj["metadata"], "resourceVersion": str(removed.version)}
+    metadata = {**obj["metadata"], "resourceVersion": str(existing.version)}
     return StoredObject(existing.key, removed.version, {**obj, "metadata": metadata})
 
 

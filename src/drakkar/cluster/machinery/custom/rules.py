@@ -128,8 +128,15 @@ def _environment(declaration: Declaration, optional: bool) -> Environment:
         libraries_for(_VERSION, includes=True),
         {"self": declaration.type, "oldSelf": old},
         structs=declaration.structs(),
-        limits=Limits({"self": sizes, "oldSelf": sizes}),
+        limits=_Sizes(sizes),
     )
+
+
+class _Sizes(Limits):
+    """Sizes by path below the root, whatever the path begins with: upstream's estimator does not look at that."""
+
+    def size_at(self, path: tuple[str, ...]) -> int | None:
+        return Limits({"self": self.sizes}).size_at(("self", *path[1:])) if path else None
 
 
 def _compiled(spec: Mapping[str, Any], node: Schema, environment: Environment) -> Rule:

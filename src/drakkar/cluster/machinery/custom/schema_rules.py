@@ -23,7 +23,7 @@ DEFINITION_LIMIT: Final = 100_000_000
 _MOST: Final = (1 << 64) - 1
 _REASONS: Final = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 _BREAKS: Final = re.compile("[\n\r]")
-_SHOWN_EXPENSIVE: Final = 5
+_SHOWN_EXPENSIVE: Final = 4
 
 
 def check_schema_rules(schema: Schema, path: str) -> Found:
@@ -125,7 +125,8 @@ class _Walk:
         if cost > EXPRESSION_LIMIT:
             self.found.append(forbidden(path, _too_dear(words, cost, EXPRESSION_LIMIT)))
         self.total = min(_MOST, self.total + cost)
-        self.costs.append((cost, path))
+        if cost >= DEFINITION_LIMIT // 100:
+            self.costs.append((cost, path))
 
 
 def _most_inside(schema: Schema) -> int | None:

@@ -16,7 +16,7 @@ import msgspec
 
 from drakkar.cluster.machinery.schemas import struct_of
 
-__all__ = ["Cells", "Row", "cells", "columns", "table"]
+__all__ = ["Cells", "Row", "cells", "columns", "metadata_of", "table"]
 
 Json = Mapping[str, Any]
 
@@ -135,7 +135,22 @@ def _shown(obj: Json, include: str) -> Any:
         return obj
     if include == "None":
         return None
-    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj.get("metadata") or {}}
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata_of(obj)}
+
+
+_FORMER_FIELD: Final = "deprecated.daemonset.template.generation"
+
+
+def metadata_of(obj: Json) -> Json:
+    """An object's metadata where nothing else of it is shown: without the annotation that stands for a former field of
+    DaemonSets, which is made only with the whole object."""
+    metadata: Json = obj.get("metadata") or {}
+    annotations = metadata.get("annotations")
+    if not annotations or _FORMER_FIELD not in annotations or obj.get("kind") != "DaemonSet":
+        return metadata
+    kept = {name: value for name, value in annotations.items() if name != _FORMER_FIELD}
+    rest = {name: value for name, value in metadata.items() if name != "annotations"}
+    return {**rest, "annotations": kept} if kept else rest
 
 
 @cache

@@ -57,7 +57,16 @@ def check_containers(containers: Sequence[Json], parts: PodParts, path: str) -> 
         seen.add(name)
         found += _check_life(container, parts, place)
         found += _check_restart(container, place)
+    for index, container in enumerate(containers):
+        found += _check_image_blanks(container, f"{path}[{index}]")
     return found + _check_host_ports(containers, path)
+
+
+def _check_image_blanks(container: Json, path: str) -> Found:
+    image = container.get("image") or ""
+    if image == image.strip():
+        return []
+    return [invalid(f"{path}.image", image, "must not have leading or trailing whitespace")]
 
 
 def check_init_containers(containers: Sequence[Json], regular: Sequence[Json], parts: PodParts, path: str) -> Found:
@@ -114,7 +123,8 @@ def check_ephemeral_containers(containers: Sequence[Json], others: Sequence[Json
 def _check_common(container: Json, parts: PodParts, path: str) -> Found:
     name = container.get("name") or ""
     found = shared.check_label(name, f"{path}.name") if name else [required(f"{path}.name")]
-    if not container.get("image"):
+    image = container.get("image") or ""
+    if not image:
         found.append(required(f"{path}.image"))
     policy = container.get("terminationMessagePolicy")
     if policy not in ("File", "FallbackToLogsOnError"):
@@ -207,8 +217,8 @@ def _check_value_source(variable: Json, path: str) -> Found:
     found: Found = []
     if "fieldRef" in given:
         found += _check_field_reference(source["fieldRef"], f"{path}.fieldRef")
-    if "resourceFieldRef" in given and not source["resourceFieldRef"].get("resource"):
-        found.append(required(f"{path}.resourceFieldRef.resource"))
+    if "resourceFieldRef" in given:
+        found += check_resource_field(source["resourceFieldRef"], f"{path}.resourceFieldRef")
     for name in ("configMapKeyRef", "secretKeyRef"):
         if name in given:
             found += _check_key_reference(source[name], f"{path}.{name}")
@@ -228,17 +238,46 @@ def _check_field_reference(reference: Json, path: str) -> Found:
         return [required(f"{path}.fieldPath")]
     if re.fullmatch(r"metadata\.(labels|annotations)\['.+'\]", field):
         return []
-    return [] if field in _FIELD_PATHS else [not_supported(f"{path}.fieldPath", field, _FIELD_PATHS)]
+    if field in _FIELD_PATHS:
+        return []
+    if field not in _KNOWN_PATHS:
+        detail = f"error converting fieldPath: field label not supported: {field}"
+        return [invalid(f"{path}.fieldPath", field, detail)]
+    return [not_supported(f"{path}.fieldPath", field, _FIELD_PATHS)]
+
+
+_KNOWN_PATHS: Final = frozenset(
+    ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid",
+     "spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "spec.schedulerName", "spec.hostNetwork",
+     "status.phase", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs", "status.nominatedNodeName")
+)  # fmt: skip
+"""What paths of a pod can be selected by at all."""
+_RESOURCE_FIELDS: Final = (
+    "limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage",
+    "requests.memory",
+)  # fmt: skip
+
+
+def check_resource_field(reference: Json, path: str) -> Found:
+    """A container's request or limit that is passed on."""
+    field = reference.get("resource") or ""
+    if not field:
+        return [required(f"{path}.resource")]
+    if field in _RESOURCE_FIELDS or field.startswith(("limits.hugepages-", "requests.hugepages-")):
+        return []
+    return [not_supported(f"{path}.resource", field, _RESOURCE_FIELDS)]
 
 
 def _check_key_reference(reference: Json, path: str) -> Found:
-    found: Found = []
-    if not reference.get("name"):
-        found.append(required(f"{path}.name"))
+    name = reference.get("name") or ""
+    found = [invalid(f"{path}.name", name, text) for text in names.dns_subdomain(name)]
     key = reference.get("key") or ""
     if not key:
         return [*found, required(f"{path}.key")]
     return found + [invalid(f"{path}.key", key, text) for text in names.config_map_key(key)]
+
+
+_PROPAGATIONS: Final = ("Bidirectional", "HostToContainer", "None")
 
 
 def _check_mounts(container: Json, parts: PodParts, path: str) -> Found:
@@ -265,6 +304,9 @@ def _check_mounts(container: Json, parts: PodParts, path: str) -> Found:
         if mount.get("subPath") and mount.get("subPathExpr"):
             detail = "subPathExpr and subPath are mutually exclusive"
             found.append(invalid(f"{place}.subPathExpr", mount["subPathExpr"], detail))
+        propagation = mount.get("mountPropagation")
+        if propagation is not None and propagation not in _PROPAGATIONS:
+            found.append(not_supported(f"{path}.volumeMounts.mountPropagation", propagation, _PROPAGATIONS))
     return found
 
 
@@ -274,6 +316,9 @@ def _check_security(context: Json, path: str) -> Found:
         value = context.get(name)
         if value is not None and not 0 <= value < 1 << 31:
             found.append(invalid(f"{path}.{name}", value, "must be between 0 and 2147483647, inclusive"))
+    mount = context.get("procMount")
+    if mount is not None and mount not in ("Default", "Unmasked"):
+        found.append(not_supported(f"{path}.procMount", mount, ("Default", "Unmasked")))
     if context.get("allowPrivilegeEscalation") is False and context.get("privileged"):
         detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
         found.append(invalid(path, dict(context), detail))
@@ -333,7 +378,7 @@ def _check_claims(items: Sequence[Json], claims: Sequence[str], path: str) -> Fo
             seen.add(key)
         if name not in claims:
             error = not_found(place, name)
-            listed = ": " + ", ".join(sorted(claims)) if claims else " which is empty"
+            listed = ": " + ", ".join(sorted(set(claims))) if claims else " which is empty"
             error.detail = f"must be one of the names in pod.spec.resourceClaims{listed}"
             found.append(error)
     return found

@@ -9,6 +9,7 @@ from typing import Any, Final
 from drakkar.api import metadata, names
 from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required, too_long
 from drakkar.cluster.machinery.validation import (
+    endpoints,
     limits,
     placement,
     pod_status,
@@ -17,6 +18,7 @@ from drakkar.cluster.machinery.validation import (
     values,
     workloads,
 )
+from drakkar.kube.quantity import Quantity
 
 __all__ = ["CREATE", "UPDATE"]
 
@@ -150,6 +152,50 @@ def _node_update(new: Json, old: Json) -> Found:
     return found + placement.check_taints(spec.get("taints") or (), "metadata.taints")
 
 
+_ACCESS: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+
+
+def _volume_claim(obj: Json) -> Found:
+    spec = obj.get("spec") or {}
+    modes = spec.get("accessModes") or []
+    found = [] if modes else [required("spec.accessModes", "at least 1 access mode is required")]
+    found += values.check_label_selector(spec.get("selector"), "spec.selector")
+    found += [not_supported("spec.accessModes", mode, _ACCESS) for mode in modes if mode not in _ACCESS]
+    if "ReadWriteOncePod" in modes and any(mode in _ACCESS and mode != "ReadWriteOncePod" for mode in modes):
+        found.append(forbidden("spec.accessModes", "may not use ReadWriteOncePod with other access modes"))
+    storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    place = "spec.resources[storage]"
+    if storage is None:
+        found.append(required(place))
+    elif Quantity.from_json(storage).sign <= 0:
+        found.append(invalid(place, storage, "must be greater than zero"))
+    for name in ("storageClassName", "volumeAttributesClassName"):
+        if spec.get(name):
+            found += [invalid(f"spec.{name}", spec[name], text) for text in names.dns_subdomain(spec[name])]
+    mode = spec.get("volumeMode")
+    if mode is not None and mode not in ("Block", "Filesystem"):
+        found.append(not_supported("spec.volumeMode", mode, ("Block", "Filesystem")))
+    return found
+
+
+def _volume_claim_update(new: Json, old: Json) -> Found:
+    found = _volume_claim(new)
+    if _fixed_part(new) != _fixed_part(old):
+        words = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound"
+        found.append(forbidden("spec", f"{words} claims"))
+    return found
+
+
+def _fixed_part(claim: Json) -> Json:
+    """What of a claim's spec cannot change; a volume may be chosen once, by the controller or whoever binds it."""
+    spec = dict(claim.get("spec") or {})
+    spec.pop("volumeAttributesClassName", None)
+    spec.pop("volumeName", None)
+    requests = {**((spec.get("resources") or {}).get("requests") or {})}
+    requests.pop("storage", None)
+    return {**spec, "resources": {**(spec.get("resources") or {}), "requests": requests}}
+
+
 _SERVICE_TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
 
@@ -239,30 +285,32 @@ def _event(obj: Json) -> Found:
 
 def _replication_controller(obj: Json) -> Found:
     spec = obj.get("spec") or {}
-    found = [
-        error for name in ("minReadySeconds", "replicas") for error in values.check_non_negative(spec, name, "spec")
-    ]
-    if not spec.get("selector"):
-        found.append(required("spec.selector"))
+    found = [] if spec.get("selector") else [required("spec.selector")]
     shaped = {**spec, "selector": {"matchLabels": spec.get("selector") or {}}}
-    return found + workloads.check_selected_template(shaped, "spec.template", "ReplicationController")
+    found += workloads.check_selected_template(shaped, "spec.template", "ReplicationController")
+    for name in ("replicas", "minReadySeconds"):
+        found += values.check_non_negative(spec, name, "spec")
+    return found
 
 
 CREATE: Final[dict[str, Callable[[Json], Found]]] = {
     "ConfigMap": _config_map,
+    "Endpoints": endpoints.check_endpoints,
     "Event": _event,
     "LimitRange": limits.check_limit_range,
     "Namespace": _namespace,
     "Node": _node,
-    "Pod": pods.check_pod,
+    "Pod": pods.check_new_pod,
     "PodTemplate": lambda obj: pods.check_template(obj.get("template") or {}, "template"),
     "ReplicationController": _replication_controller,
     "ResourceQuota": limits.check_quota,
     "Secret": _secret,
+    "PersistentVolumeClaim": _volume_claim,
     "Service": _service,
 }
 UPDATE: Final[dict[tuple[str, str], Callable[[Json, Json], Found]]] = {
     ("ConfigMap", ""): _config_map_update,
+    ("Endpoints", ""): lambda new, _: endpoints.check_endpoints(new),
     ("Event", ""): lambda new, _: _event(new),
     ("LimitRange", ""): lambda new, _: limits.check_limit_range(new),
     ("Namespace", "finalize"): lambda new, _: _check_finalizers(new, "spec.finalizers"),
@@ -276,6 +324,7 @@ UPDATE: Final[dict[tuple[str, str], Callable[[Json, Json], Found]]] = {
     ("ReplicationController", ""): lambda new, _: _replication_controller(new),
     ("ResourceQuota", ""): limits.check_quota_update,
     ("ResourceQuota", "status"): limits.check_quota_status,
+    ("PersistentVolumeClaim", ""): _volume_claim_update,
     ("Secret", ""): _secret_update,
     ("Service", ""): _service_update,
 }

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from drakkar.api import metadata
 from drakkar.api.fields import FieldError, invalid, not_supported, required
-from drakkar.cluster.machinery.validation import pods, values
+from drakkar.cluster.machinery.validation import job_failures, pods, values
 from drakkar.cluster.machinery.validation.schedules import schedule_complaint
 
 __all__ = ["CREATE", "UPDATE"]
@@ -68,6 +68,8 @@ def _check_spec(spec: Json, path: str) -> Found:
     if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
         found.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
     found += _check_mode(spec, path)
+    if spec.get("podFailurePolicy") is not None:
+        found += job_failures.check_failure_policy(spec, f"{path}.podFailurePolicy")
     found += pods.check_template(spec.get("template") or {}, f"{path}.template")
     policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy") or ""
     place = f"{path}.template.spec.restartPolicy"
@@ -150,9 +152,7 @@ def _cron_job(obj: Json) -> Found:
 def _check_cron(spec: Json) -> Found:
     schedule = spec.get("schedule") or ""
     found: Found = []
-    if not schedule:
-        found.append(required("spec.schedule"))
-    else:
+    if schedule:
         complaint = schedule_complaint(schedule)
         if complaint:
             found.append(invalid("spec.schedule", schedule, complaint))
@@ -170,7 +170,7 @@ def _check_cron(spec: Json) -> Found:
         found.append(invalid("spec.jobTemplate.spec.selector", job["selector"], "`selector` will be auto-generated"))
     for name in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
         found += values.check_non_negative(spec, name, "spec")
-    return found
+    return found if schedule else [*found, required("spec.schedule")]  # declared: told after what is checked by hand
 
 
 def _check_zone(zone: str | None) -> Found:

@@ -115,14 +115,13 @@ def _check_type(kind: str, path: str) -> Found:
 def _check_limit(limit: Json, kind: str, path: str) -> Found:
     check = values.check_container_resource if kind in ("Pod", "Container") else values.check_resource_name
     found: Found = []
-    parts = ["max", "min", "default", _REQUEST]
-    if kind == "Pod":
-        for part in parts[2:]:
-            if limit.get(part):
-                found.append(forbidden(f"{path}.{part}", "may not be specified when `type` is 'Pod'"))
-        parts = parts[:2]
-    for part in parts:
-        found += [error for name in limit.get(part) or () for error in check(name, f"{path}.{part}[{name}]")]
+    parts = ["max", "min"]
+    for part in ("max", "min", "default", _REQUEST):
+        if kind != "Pod" or part in parts:
+            found += [error for name in limit.get(part) or () for error in check(name, f"{path}.{part}[{name}]")]
+        elif limit.get(part):
+            found.append(forbidden(f"{path}.{part}", "may not be specified when `type` is 'Pod'"))
+    parts += [] if kind == "Pod" else ["default", _REQUEST]
     if kind == "PersistentVolumeClaim" and not any("storage" in (limit.get(part) or {}) for part in ("min", "max")):
         detail = "either minimum or maximum storage value is required, but neither was provided"
         found.append(required(f"{path}.limits", detail))

@@ -56,7 +56,7 @@ def _check_term(term: Json, path: str) -> Found:
         found += [invalid(f"{path}.namespace", name, text) for text in names.dns_label(name)]
     key = term.get("topologyKey") or ""
     if not key:
-        return [*found, required(f"{path}.topologyKey", "can not be empty")]
+        found.append(required(f"{path}.topologyKey", "can not be empty"))
     return found + shared.check_label_key(key, f"{path}.topologyKey")
 
 
@@ -131,7 +131,6 @@ _UNSATISFIABLE: Final = ("DoNotSchedule", "ScheduleAnyway")
 def check_spreading(constraints: Sequence[Json], path: str) -> Found:
     """Topology spread constraints."""
     found: Found = []
-    seen: set[tuple[str, str]] = set()
     for index, constraint in enumerate(constraints):
         place = f"{path}[{index}]"
         skew, key = constraint.get("maxSkew") or 0, constraint.get("topologyKey") or ""
@@ -144,8 +143,17 @@ def check_spreading(constraints: Sequence[Json], path: str) -> Found:
             found += shared.check_label_key(key, f"{place}.topologyKey")
         if action not in _UNSATISFIABLE:
             found.append(not_supported(f"{place}.whenUnsatisfiable", action, _UNSATISFIABLE))
-        if (key, action) in seen:
+        pairs = [(one.get("topologyKey") or "", one.get("whenUnsatisfiable") or "") for one in constraints[index + 1 :]]
+        if (key, action) in pairs:
             found.append(duplicate(f"{place}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
-        seen.add((key, action))
+        least = constraint.get("minDomains")
+        if least is not None and least <= 0:
+            found.append(invalid(f"{place}.minDomains", least, "must be greater than zero"))
+        elif least is not None and action != "DoNotSchedule":
+            detail = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
+            found.append(invalid(f"{place}.minDomains", least, detail))
+        for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+            if constraint.get(name) not in (None, "Honor", "Ignore"):
+                found.append(not_supported(f"{place}.{name}", constraint[name], ("Honor", "Ignore")))
         found += values.check_label_selector(constraint.get("labelSelector"), f"{place}.labelSelector")
     return found

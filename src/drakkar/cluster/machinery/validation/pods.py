@@ -8,7 +8,7 @@ from typing import Any, Final
 from drakkar.api import metadata, names, shared
 from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required
 from drakkar.cluster.machinery import recall
-from drakkar.cluster.machinery.validation import placement, values
+from drakkar.cluster.machinery.validation import placement, pod_settings, values
 from drakkar.cluster.machinery.validation.containers import (
     PodParts,
     check_containers,
@@ -18,7 +18,7 @@ from drakkar.cluster.machinery.validation.containers import (
 from drakkar.cluster.machinery.validation.difference import difference
 from drakkar.cluster.machinery.validation.volumes import check_volumes
 
-__all__ = ["check_pod", "check_pod_spec", "check_pod_update", "check_template"]
+__all__ = ["check_new_pod", "check_pod", "check_pod_spec", "check_pod_update", "check_template"]
 
 Json = Mapping[str, Any]
 Found = list[FieldError]
@@ -35,6 +35,38 @@ def check_pod(pod: Json) -> Found:
     """A pod's spec, as it is created or afterwards."""
     spec = pod.get("spec") or {}
     return list(recall.once(spec, "faults", lambda: _check_own_spec(spec)))
+
+
+def check_new_pod(pod: Json) -> Found:
+    """A pod that is created: nobody debugs it yet, and what holds it back holds."""
+    found = _check_profiles(pod) + check_pod(pod)
+    spec = pod.get("spec") or {}
+    if spec.get("ephemeralContainers"):
+        found.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
+    if spec.get("nodeName") and spec.get("schedulingGates"):
+        found.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+    return found
+
+
+_PROFILE: Final = "container.apparmor.security.beta.kubernetes.io/"
+
+
+def _check_profiles(pod: Json) -> Found:
+    """The annotations that named AppArmor profiles before there was a field."""
+    found: Found = []
+    annotations, spec = (pod.get("metadata") or {}).get("annotations") or {}, pod.get("spec") or {}
+    for key in sorted(annotations):
+        if not key.startswith(_PROFILE):
+            continue
+        name, profile, place = key.removeprefix(_PROFILE), annotations[key], f"metadata.annotations[{key}]"
+        if all(one.get("name") != name for kind in _KINDS for one in spec.get(kind) or ()):
+            found.append(invalid(place, name, "container not found"))
+        if profile not in ("", "runtime/default", "unconfined") and not profile.startswith("localhost/"):
+            found.append(invalid(place, profile, f'invalid AppArmor profile name: "{profile}"'))
+    return found
+
+
+_KINDS: Final = ("containers", "initContainers", "ephemeralContainers")
 
 
 def _check_own_spec(spec: Json) -> Found:
@@ -82,11 +114,13 @@ def check_pod_spec(spec: Json, path: str) -> Found:
     found += _check_choice(spec, "restartPolicy", _RESTART, path)
     found += _check_choice(spec, "dnsPolicy", _DNS, path)
     found += metadata.check_labels(spec.get("nodeSelector"), f"{path}.nodeSelector")
+    found += pod_settings.check_security(spec, path)
     if spec.get("affinity") is not None:
         found += placement.check_affinity(spec["affinity"], f"{path}.affinity")
+    found += pod_settings.check_dns(spec, path)
     found += _check_gates(spec.get("schedulingGates") or (), f"{path}.schedulingGates")
     found += placement.check_spreading(spec.get("topologySpreadConstraints") or (), f"{path}.topologySpreadConstraints")
-    return found + _check_names(spec, path)
+    return found + _check_names(spec, path) + pod_settings.check_late(spec, path)
 
 
 def _check_choice(spec: Json, name: str, allowed: Sequence[str], path: str) -> Found:

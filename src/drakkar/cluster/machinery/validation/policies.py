@@ -128,6 +128,10 @@ def _budget(obj: Json) -> Found:
         if value is not None:
             found += values.check_percentage(value, f"spec.{name}")
             found += values.check_at_most_100_percent(value, f"spec.{name}")
+    policy = spec.get("unhealthyPodEvictionPolicy")
+    if policy is not None and policy not in ("AlwaysAllow", "IfHealthyBudget"):
+        supported = ("AlwaysAllow", "IfHealthyBudget")
+        found.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, supported))
     return found + values.check_label_selector(spec.get("selector"), "spec.selector")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -71,6 +72,8 @@ def _check_fields(name: str, source: Json, path: str) -> Found:
         for index, part in enumerate(source.get("sources") or ()):
             found += _check_projection(part, f"{path}.sources[{index}]")
         return found
+    if name == "downwardAPI":
+        return _check_downward(source, path)
     if name == "csi":
         return shared.check_driver(source.get("driver") or "", f"{path}.driver")
     return []
@@ -110,6 +113,41 @@ def _check_items(source: Json, path: str) -> Found:
             found.append(invalid(f"{place}.path", target, "must not contain '..'"))
         found += _check_mode(item, "mode", place)
     return found
+
+
+_DOWNWARD: Final = (
+    "metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid",
+)  # fmt: skip
+
+
+def _check_downward(source: Json, path: str) -> Found:
+    """Files that hold fields of the pod; their paths are told without an index, as upstream does."""
+    found = _check_mode(source, "defaultMode", path)
+    for item in source.get("items") or ():
+        target, field = item.get("path") or "", item.get("fieldRef")
+        if not target:
+            found.append(required(f"{path}.path"))
+        elif target.startswith("/"):
+            found.append(invalid(f"{path}.path", target, "must be a relative path"))
+        elif ".." in target.split("/") or target.startswith(".."):
+            found.append(invalid(f"{path}.path", target, "must not contain '..'"))
+        if field is not None:
+            found += _check_downward_field(field.get("fieldPath") or "", f"{path}.fieldRef.fieldPath")
+            if item.get("resourceFieldRef") is not None:
+                detail = "fieldRef and resourceFieldRef can not be specified simultaneously"
+                found.append(invalid(path, "resource", detail))
+        elif item.get("resourceFieldRef") is None:
+            found.append(required(path, "one of fieldRef and resourceFieldRef is required"))
+        found += _check_mode(item, "mode", path)
+    return found
+
+
+def _check_downward_field(field: str, path: str) -> Found:
+    if not field:
+        return [required(path)]
+    if field in _DOWNWARD or re.fullmatch(r"metadata\.(labels|annotations)\['.+'\]", field):
+        return []
+    return [not_supported(path, field, _DOWNWARD)]
 
 
 _PROJECTIONS: Final = (

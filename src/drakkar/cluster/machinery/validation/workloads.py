@@ -21,8 +21,7 @@ def check_selected_template(spec: Json, path: str, kind: str) -> Found:
     labels = (template.get("metadata") or {}).get("labels") or {}
     found: Found = []
     if selector is None or not values.selector_matches(selector, labels):
-        detail = "`selector` does not match template `labels`"
-        found.append(invalid(f"{path}.metadata.labels", labels, detail))
+        found.append(_mismatch(labels, path))
     found += pods.check_template(template, path)
     inner = template.get("spec") or {}
     policy = inner.get("restartPolicy")
@@ -32,6 +31,11 @@ def check_selected_template(spec: Json, path: str, kind: str) -> Found:
         detail = f"activeDeadlineSeconds in {kind} is not Supported"
         found.append(forbidden(f"{path}.spec.activeDeadlineSeconds", detail))
     return found
+
+
+def _mismatch(labels: Json, path: str) -> FieldError:
+    detail = "`selector` does not match template `labels`"
+    return invalid(f"{path}.metadata.labels", labels or None, detail)
 
 
 def _check_selector(spec: Json, kind: str) -> Found:
@@ -67,7 +71,7 @@ def _check_strategy(strategy: Json, path: str) -> Found:
         detail = "may not be specified when strategy `type` is 'Recreate'"
         return [] if rolling is None else [forbidden(f"{path}.rollingUpdate", detail)]
     if kind != "RollingUpdate":
-        return [not_supported(path, dict(strategy), ("Recreate", "RollingUpdate"))]
+        return [not_supported(path, _go_strategy(strategy), ("Recreate", "RollingUpdate"))]
     rolling = rolling or {}
     unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
     place = f"{path}.rollingUpdate"
@@ -76,6 +80,11 @@ def _check_strategy(strategy: Json, path: str) -> Found:
     if values.number_of(unavailable) == 0 and values.number_of(surge) == 0:
         found.append(invalid(f"{place}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
     return found + values.check_at_most_100_percent(unavailable, f"{place}.maxUnavailable")
+
+
+def _go_strategy(strategy: Json) -> Json:
+    """A strategy as the Go struct behind it is printed."""
+    return {"Type": strategy.get("type") or "", "RollingUpdate": strategy.get("rollingUpdate")}
 
 
 def _replica_set(obj: Json) -> Found:
@@ -100,23 +109,31 @@ def _stateful_set(obj: Json) -> Found:
         found += values.check_non_negative(rolling or {}, "partition", "spec.updateStrategy.rollingUpdate")
     elif kind != "OnDelete":
         found.append(invalid("spec.updateStrategy", dict(strategy), "must be 'RollingUpdate' or 'OnDelete'"))
+    retention = spec.get("persistentVolumeClaimRetentionPolicy") or {}
+    for name in ("whenDeleted", "whenScaled"):
+        if retention.get(name) not in (None, *_RETENTION):
+            path = f"spec.persistentVolumeClaimRetentionPolicy.{name}"
+            found.append(not_supported(path, retention[name], _RETENTION))
     found += _numbers(spec, "replicas", "minReadySeconds")
+    found += values.check_non_negative(spec.get("ordinals") or {}, "start", "spec.ordinals")
     if spec.get("serviceName"):
         found += shared.check_label(spec["serviceName"], "spec.serviceName")
     found += _check_selector(spec, "statefulset")
     return found + check_selected_template(spec, "spec.template", "StatefulSet")
 
 
+_RETENTION: Final = ("Retain", "Delete")
+
+
 def _daemon_set(obj: Json) -> Found:
     spec = obj.get("spec") or {}
-    selector, template = spec.get("selector") or {}, spec.get("template") or {}
+    selector, template = spec.get("selector"), spec.get("template") or {}
     labels = (template.get("metadata") or {}).get("labels") or {}
     found = values.check_label_selector(selector, "spec.selector")
-    if selector and not values.selector_matches(selector, labels):
-        detail = "`selector` does not match template `labels`"
-        found.append(invalid("spec.template.metadata.labels", labels, detail))
-    if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-        found.append(invalid("spec.selector", selector or None, "empty selector is invalid for daemonset"))
+    if selector is None or not values.selector_matches(selector, labels):
+        found.append(_mismatch(labels, "spec.template"))
+    if selector is not None and not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        found.append(invalid("spec.selector", selector, "empty selector is invalid for daemonset"))
     found += pods.check_template(template, "spec.template")
     inner = template.get("spec") or {}
     if inner.get("restartPolicy") != "Always":
@@ -133,7 +150,7 @@ def _check_daemon_strategy(strategy: Json, path: str) -> Found:
     if strategy.get("type") == "OnDelete":
         return []
     if strategy.get("type") != "RollingUpdate":
-        return [not_supported(path, dict(strategy), ("RollingUpdate", "OnDelete"))]
+        return [not_supported(path, _go_strategy(strategy), ("RollingUpdate", "OnDelete"))]
     rolling = strategy.get("rollingUpdate")
     if rolling is None:
         return [required(f"{path}.rollingUpdate")]
@@ -159,22 +176,17 @@ def _with_immutable_selector(check: Callable[[Json], Found]) -> Callable[[Json, 
     return checked
 
 
-_MUTABLE: Final = (
-    "replicas", "ordinals", "template", "updateStrategy", "persistentVolumeClaimRetentionPolicy", "minReadySeconds",
-    "revisionHistoryLimit",
-)  # fmt: skip
-
-
 def _stateful_set_update(new: Json, old: Json) -> Found:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     found = _stateful_set(new)
-    if {**before, **dict.fromkeys(_MUTABLE)} != {**spec, **dict.fromkeys(_MUTABLE)}:
-        detail = (
-            "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy',"
-            " 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
-        )
-        found.append(forbidden("spec", detail))
+    for name in ("selector", "volumeClaimTemplates", "serviceName", "podManagementPolicy"):
+        found += metadata.check_immutable(spec.get(name), before.get(name), f"spec.{name}")
     return found
+
+
+def _daemon_set_update(new: Json, old: Json) -> Found:
+    selector, former = (new.get("spec") or {}).get("selector"), (old.get("spec") or {}).get("selector")
+    return metadata.check_immutable(selector, former, "spec.selector") + _daemon_set(new)
 
 
 _REPLICAS: Final = "cannot be greater than status.replicas"
@@ -208,7 +220,7 @@ CREATE: Final[dict[str, Callable[[Json], Found]]] = {
     "StatefulSet": _stateful_set,
 }
 UPDATE: Final[dict[tuple[str, str], Callable[[Json, Json], Found]]] = {
-    ("DaemonSet", ""): _with_immutable_selector(_daemon_set),
+    ("DaemonSet", ""): _daemon_set_update,
     ("Deployment", ""): _with_immutable_selector(_deployment),
     ("ReplicaSet", ""): _with_immutable_selector(_replica_set),
     ("StatefulSet", ""): _stateful_set_update,
