@@ -9,8 +9,11 @@ depend on what else the machine does. Needs what `make e2e` needs; skipped with 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import shutil
 import statistics
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -84,33 +87,27 @@ class _Pods:
 def _socket(count: int) -> tuple[list[float], list[float], list[float], list[float]]:
     with RealCluster(_binaries(), only=("etcd", "kube-apiserver")) as cluster:
         asyncio.run(_prepare_cluster(cluster, node=True))
-        driver = _driver(cluster)
-        driver.start()
-        try:
+        with _driver(cluster) as driver:
+            driver.start()
             socket = cluster.layout.plugins / "gpu.nvidia.com" / "dra.sock"
             times = prepare_times(cluster.kubeconfig, socket, cluster.node, count)
             return (*times, [driver.resident_bytes() / 1e6])
-        finally:
-            driver.end()
 
 
 def _pods(rounds: int) -> _Pods:
     with RealCluster(_binaries()) as cluster:
         helm(cluster, "install", "--create-namespace")  # with its classes, policies, and rights of kubelets
         asyncio.run(_prepare_cluster(cluster, node=False))
-        driver = _driver(cluster)
         measured = _Pods()
-        for _ in range(3):  # with a kubelet: publishing waits for its registration
+        with _driver(cluster) as driver:
+            for _ in range(3):  # with a kubelet: publishing waits for its registration
+                driver.start()
+                measured.started.append(driver.started_in)
+                driver.end()
             driver.start()
-            measured.started.append(driver.started_in)
-            driver.end()
-        driver.start()
-        try:
             with ProcessorTime({"driver": driver.pid(), **cluster.pids()}) as used:
                 asyncio.run(_rounds(cluster, rounds, used, measured))
-            return measured
-        finally:
-            driver.end()
+        return measured
 
 
 def _binaries() -> Path:
@@ -119,8 +116,15 @@ def _binaries() -> Path:
     return found
 
 
-def _driver(cluster: RealCluster) -> Driver:
-    return Driver(cluster, DriverSetup(), cluster.kubeconfig)
+@contextlib.contextmanager
+def _driver(cluster: RealCluster) -> Iterator[Driver]:
+    """The driver, not yet started; ended and its machine removed afterwards."""
+    driver = Driver(cluster, DriverSetup(), cluster.kubeconfig)
+    try:
+        yield driver
+    finally:
+        driver.end_all()
+        shutil.rmtree(driver.folder, ignore_errors=True)
 
 
 def _client(cluster: RealCluster) -> Client:
