@@ -89,7 +89,7 @@ class Driver:
     def start(self, *options: str, instance: str = "", wait: bool = True) -> None:
         """Starts an instance and waits until its slices are published. Raises `DriverFailed`."""
         machine = self.machine
-        for index, profile in self.setup.mig if not machine.devices()[0].mig_enabled else ():
+        for index, profile in self.setup.mig if not machine.gpus()[0].mig_enabled else ():
             machine.create_mig(index, profile)
         if self.setup.version and machine.driver_version != self.setup.version:
             machine.load_driver(self.setup.version)

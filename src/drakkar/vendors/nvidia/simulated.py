@@ -14,7 +14,7 @@ import dataclasses
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,7 @@ class SimulatedMachine:
         self._tree_ready = False
         self._tree_lock = threading.Lock()
         self.bus = SimulatedBus(self)
-        self.changing = threading.RLock()  # a write to the bus may come from another thread
+        self._changing = threading.RLock()  # a write to the bus may come from another thread
         self._tree = MachineTree(self.root / "driver-root")
 
     # --- the Machine protocol ---------------------------------------------------------------------------------------
@@ -404,9 +404,16 @@ class SimulatedMachine:
         """Takes another state without telling listeners: they belong to one thread, the bus is written in others."""
         self._save(state)
 
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[None]:
+        """Alone among the threads, and with what other processes did until now."""
+        with self._changing:
+            self.look_at_file()
+            yield
+
     def look_at_file(self) -> None:
         """Takes over what another process did, without telling."""
-        with self.changing:
+        with self._changing:
             state = self._store.read() if self._store.changed() else None
             if state is not None and state != self._state:
                 self._take(state)
@@ -432,7 +439,7 @@ class SimulatedMachine:
 
     def set_persistence(self, address: str, enabled: bool) -> None:
         """Switches persistence mode."""
-        with self.changing:
+        with self.changing():
             slot = self.slot_at(address)
             self._save(self._state.with_gpu(slot, msgspec.structs.replace(self._state.gpus[slot], persistence=enabled)))
 
@@ -485,7 +492,7 @@ class SimulatedMachine:
         slot = self._slot(index)
         before = self.gpus()[slot]
         known = set(_gpu_faults(before))
-        with self.changing:
+        with self.changing():
             self._save(self._state.with_gpu(slot, gpu))
         new = [fault for fault in _gpu_faults(self.gpus()[slot]) if fault not in known]
         for fault in new if kind == "fault" else ():

@@ -71,7 +71,7 @@ class SimulatedBus(PciBus):
 
     def load_module(self, name: str) -> None:
         """Load a module of VFIO; DrakkarError where this kernel has none."""
-        with self._machine.changing:
+        with self._machine.changing():
             state = self._machine.state
             if name in state.modules:
                 return
@@ -80,11 +80,11 @@ class SimulatedBus(PciBus):
             self._machine.become(msgspec.structs.replace(state, modules=(*state.modules, name)))
 
     def _override(self, address: str, driver: str) -> None:
-        with self._machine.changing:
+        with self._machine.changing():
             self._set(address, override=driver)
 
     def _bind(self, address: str, driver: str, attribute: str) -> None:
-        with self._machine.changing:
+        with self._machine.changing():
             one = self._find(address, attribute)
             home = NVIDIA_DRIVER if isinstance(one, GpuState) else one.home
             if one.override not in ("", driver) or (not one.override and driver != home):
@@ -101,14 +101,14 @@ class SimulatedBus(PciBus):
                 self._set(address, driver=driver)
 
     def _unbind(self, address: str, driver: str, attribute: str) -> None:
-        with self._machine.changing:
+        with self._machine.changing():
             self._find(address, attribute)
             if self.driver(address) != driver:
                 raise _refused(errno.ENODEV, attribute)
         while self._users(address):
             time.sleep(_LOOK_SECONDS)  # as the kernel does: the write returns when the last user is gone
             self._machine.look_at_file()
-        with self._machine.changing:
+        with self._machine.changing():
             if driver == NVIDIA_DRIVER:
                 index = self._machine.slot_at(address)
                 kept = self._machine.state.gpus[index]
@@ -119,10 +119,9 @@ class SimulatedBus(PciBus):
 
     def _lock(self, address: str, wanted: bool, attribute: str) -> None:
         """NVIDIA's module takes the lock only while nobody uses the GPU, and then nobody can begin to."""
-        with self._machine.changing:
+        with self._machine.changing():
             if self.driver(address) != NVIDIA_DRIVER:
                 raise _refused(errno.ENOENT, attribute)
-            self._machine.look_at_file()
             gpu = self._machine.state.gpus[self._machine.slot_at(address)]
             free = not self._users(address) and not gpu.persistence
             self._set(address, locked=wanted and (free or gpu.locked))
@@ -131,36 +130,36 @@ class SimulatedBus(PciBus):
 
     def configure(self, **facts: bool | tuple[str, ...]) -> None:
         """Another kernel: `iommu`, `iommufd` (there or not), `missing_modules` (that it lacks)."""
-        with self._machine.changing:
+        with self._machine.changing():
             self._machine.become(msgspec.structs.replace(self._machine.state, **facts))
 
     def hold(self, path: str, pid: int, command: str) -> None:
         """A process opens a device node."""
-        with self._machine.changing:
+        with self._machine.changing():
             state = self._machine.state
             processes = (*state.processes, ProcessState(pid, command, path))
             self._machine.become(msgspec.structs.replace(state, processes=processes))
 
     def let_go(self, pid: int) -> None:
         """A process ends."""
-        with self._machine.changing:
+        with self._machine.changing():
             state = self._machine.state
             left = tuple(process for process in state.processes if process.pid != pid)
             self._machine.become(msgspec.structs.replace(state, processes=left))
 
     def refuse(self, address: str, driver: str) -> None:
         """From now on the probe of `driver` fails for the function; "" for no driver."""
-        with self._machine.changing:
+        with self._machine.changing():
             self._set(address, refuses=driver)
 
     def join(self, address: str, other: str) -> None:
         """The GPU at `address` comes into the IOMMU group of the GPU `other`."""
-        with self._machine.changing:
+        with self._machine.changing():
             self._set(address, group=group_of(self._machine.state, self._machine.slot_at(other)))
 
     def add_function(self, beside: str, address: str, *, kind: str, driver: str, device: str = "0x22ba") -> None:
         """Another function in the IOMMU group of the GPU `beside`: an audio function of its card, a foreign card."""
-        with self._machine.changing:
+        with self._machine.changing():
             state = self._machine.state
             one = FunctionState(address, self._machine.slot_at(beside), device, kind, driver, driver)
             self._machine.become(msgspec.structs.replace(state, functions=(*state.functions, one)))
