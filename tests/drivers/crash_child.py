@@ -1,10 +1,11 @@
 """Drivers that are killed, the Nth at its Nth touch of the world. Run as: crash_child.py FOLDER KIND [WITHOUT].
 
 Touches are counted where the world is touched and nowhere else: writes and barriers of the journal, CDI files made,
-written, renamed and removed, MIG instances made and destroyed, compute modes set, MPS daemons started, asked and their
-folders removed, modules loaded, functions of the PCI bus locked, overridden, unbound and bound. Each driver is a
-process of its own with a folder of its own, FOLDER/N, and ends right before its Nth touch, with status 137 and without
-any clean-up; the first that has fewer touches ends the series. The number of those that were killed is printed.
+written, renamed and removed, files about devices likewise, MIG instances made and destroyed, compute modes set, MPS
+daemons started, asked and their folders removed, modules loaded, functions of the PCI bus locked, overridden, unbound
+and bound. Each driver is a process of its own with a folder of its own, FOLDER/N, and ends right before its Nth touch,
+with status 137 and without any clean-up; the first that has fewer touches ends the series. The number of those that
+were killed is printed.
 
 WITHOUT takes something out that guards a prepare, to see that the series finds it missing: `intent`, the record that is
 written before anything is touched, or `notes`, what it says of the hardware as it was.
@@ -33,7 +34,16 @@ from drakkar.vendors.nvidia.published import PublishOptions  # noqa: E402
 from drakkar.vendors.nvidia.simulated import SimulatedMachine  # noqa: E402
 from drakkar.vendors.nvidia.simulated_pci import SimulatedBus  # noqa: E402
 
-DEVICES = {"gpu": "gpu-1", "mig": "gpu-0-mig-1g10gb-19-2", "mps": "gpu-2", "vfio": "gpu-vfio-0"}
+DEVICES = {
+    "gpu": "gpu-1",
+    "mig": "gpu-0-mig-1g10gb-19-2",
+    "mps": "gpu-2",
+    "share": "gpu-4",
+    "told": "gpu-3",
+    "vfio": "gpu-vfio-0",
+}
+#: What a claim has of a device: a share of its memory that MPS enforces.
+SHARES = {"share": {"shareID": "s1", "consumedCapacity": {"memory": "10Gi"}}}
 #: The other function of the card that is passed through.
 AUDIO = "0000:00:1e.1"
 SHARED = {
@@ -48,8 +58,11 @@ REF = ClaimRef(ClaimUID(UID), "c", "team-a")
 def node(folder: Path, kind: str) -> GpuNode:
     """The node of the story, with the claim in its API."""
     options = PublishOptions(dynamic_mig=kind in ("gpu", "mig"), passthrough=kind == "vfio")
-    one = GpuNode(folder, "t4" if kind == "vfio" else "dgx-h100", options=options)
-    one.claim("c", DEVICES[kind], configs=[SHARED] if kind == "mps" else None)
+    if kind == "share":
+        options = PublishOptions(shares="memory", enforcement="mps")
+    model = "t4" if kind == "vfio" else "dgx-h100"
+    one = GpuNode(folder, model, options=options, device_metadata=kind == "told")
+    one.claim("c", DEVICES[kind], configs=[SHARED] if kind == "mps" else None, **SHARES.get(kind, {}))
     one.api.objects["/apis/resource.k8s.io/v1/namespaces/team-a/resourceclaims/c"]["metadata"]["uid"] = UID
     return one
 
@@ -77,7 +90,7 @@ def arm(killer: Killer, folder: Path) -> None:
         return True
 
     def in_folder(path: Any, *_: Any) -> bool:
-        return str(path).startswith((str(folder / "cdi"), str(folder / "state")))
+        return str(path).startswith((str(folder / "cdi"), str(folder / "state"), str(folder / "p")))
 
     def of_file(descriptor: int, *_: Any) -> bool:
         return in_folder(Path(f"/proc/self/fd/{descriptor}").readlink())

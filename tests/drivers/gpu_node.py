@@ -37,7 +37,9 @@ class GpuNode:
         clock: Clock | None = None,
         options: PublishOptions | None = None,
         instance: str = "",
+        device_metadata: bool = False,
     ) -> None:
+        self.device_metadata = device_metadata
         self.folder, self.model, self.clock, self.options = folder, model, clock, options
         self.instance = instance
         self.api = api or FakeApi()
@@ -61,6 +63,7 @@ class GpuNode:
             clock=self.clock,
             options=self.options,
             instance=self.instance,
+            device_metadata=self.device_metadata,
         )
 
     async def start(self) -> None:

@@ -32,6 +32,9 @@ async def comes_back(folder: Path, kind: str) -> None:
         assert len(files) == len(held), "a CDI file is there exactly for what is held"
         assert len(instances) == (len(held) if kind == "mig" else 0), "a MIG instance is there exactly for what is held"
         on_the_bus(one, len(held) if kind == "vfio" else 0)
+        assert told(folder) == (held if kind == "told" else []), (
+            "containers are told of what is held, and of nothing else"
+        )
         answer = await one.prepare("c", UID)
         assert answer.error == ""
         assert [device.device_name for device in answer.devices] == [DEVICES[kind]]
@@ -44,9 +47,16 @@ async def comes_back(folder: Path, kind: str) -> None:
         assert one.machine.gpus()[0].mig_instances == ()
         assert not any(gpu.exclusive for gpu in one.machine.gpus())
         on_the_bus(one, 0)
+        assert told(folder) == []
     finally:
         await one.stop()
     assert daemons(folder) == [], "no MPS daemon is left"
+
+
+def told(folder: Path) -> list[str]:
+    """UIDs of the claims whose containers have files about their devices."""
+    files = folder / "p" / "gpu.nvidia.com" / "dra-device-metadata"
+    return sorted(path.name for path in files.iterdir()) if files.is_dir() else []
 
 
 def on_the_bus(one: GpuNode, passed_through: int) -> None:
@@ -78,7 +88,7 @@ def daemons(folder: Path) -> list[str]:
 def test_a_killed_driver_comes_back_whole(tmp_path: Path, kind: str) -> None:
     points = killed_everywhere(tmp_path, kind)
     print(f"\n{kind}: {points} points at which the driver was killed")
-    assert points >= {"gpu": 6, "mig": 8, "mps": 15, "vfio": 25}[kind]
+    assert points >= {"gpu": 6, "mig": 8, "mps": 15, "share": 15, "told": 9, "vfio": 25}[kind]
     for point in range(1, points + 1):
         asyncio.run(comes_back(tmp_path / str(point), kind))
 

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from gpu_node import GpuNode, running
 from test_gpu_mps import config, folders, log, until
 
+from drakkar.cli.driver import command
 from drakkar.vendors.nvidia.published import PublishOptions
 
 MEMORY = PublishOptions(shares="memory")
@@ -248,3 +250,21 @@ def test_wrong_shares_are_told(
             assert not node.files() and not node.driver.claims
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--enforce-memory=mps"], "--enforce-memory wants --shares"),
+        (["--shares=memory", "--enforce-memory=always"], "is not one of 'auto', 'cgroup', 'mps', 'none'"),
+        (["--shares=0"], "is not memory, unlimited or a positive number"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused_before_anything_starts(
+    tmp_path: Path, options: list[str], said: str
+) -> None:
+    machine = ["--machine=dgx-h100", f"--machine-dir={tmp_path}"]
+    done = CliRunner().invoke(command, ["gpu", *machine, f"--plugins-dir={tmp_path / 'p'}", *options])
+    assert done.exit_code == 2
+    assert said in done.output
+    assert not (tmp_path / "p").exists()

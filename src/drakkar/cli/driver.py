@@ -106,6 +106,8 @@ def gpu(
     from drakkar.drivers.kit import logs
     from drakkar.vendors.nvidia.published import PublishOptions
 
+    if enforce_memory != "auto" and not shares:
+        raise click.UsageError("--enforce-memory wants --shares: without it nobody has a share of a GPU's memory")
     logs.configure(log_format)
     chosen = machine.open()
     paths = process.Paths(plugins_dir, registry_dir, cdi_dir, state_dir)
