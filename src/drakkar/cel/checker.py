@@ -40,6 +40,15 @@ _WATCHED: Final = frozenset(("duration", "timestamp", "matches", "format"))
 """Calls that the validators look at."""
 
 
+_MESSAGES: Final = {
+    "list": "google.protobuf.ListValue",
+    "duration": "google.protobuf.Duration",
+    "timestamp": "google.protobuf.Timestamp",
+}
+"""Names of types that stand for messages."""
+_SCALAR_MESSAGES: Final = frozenset(("bool", "bytes", "double", "int", "string", "uint"))
+
+
 class Declarations(Protocol):
     """What the checker needs to know of an environment."""
 
@@ -216,11 +225,13 @@ class _Checker:
         fitting: list[Overload] = []
         fresh = self.fresh
         for overload in overloads:
-            if overload.is_method is not is_method or len(overload.parameters) != len(arguments):
+            if overload.is_method is not is_method:
                 continue
             parameters, produced = overload.parameters, overload.result
-            if overload.generic:
+            if overload.generic:  # also those with more or fewer parameters take part in the numbering
                 parameters, produced = self.instantiate(overload)
+            if len(parameters) != len(arguments):
+                continue
             trial = types.all_assignable(self.substitution, arguments, parameters)
             if trial is None:
                 continue
@@ -342,23 +353,33 @@ class _Checker:
     def struct(self, node: StructNode) -> Type:
         name = node.name.removeprefix(".")
         known = self.declarations.type_names.get(name)
-        fields = self.declarations.structs.get(name)
-        for _, value, _, _ in node.fields:
-            self.check(value)
-        if known is None:
-            if self.lookup(name) is not None:
-                return self.problem(node.position, f"'{name}' is not a type")
+        if known is None:  # its fields are not looked at
             return self.problem(node.position, f"undeclared reference to '{node.name}' (in container '')")
-        if fields is None:
-            return self.problem(node.position, f"'{name}' is not a message type")
+        fields = self.declarations.structs.get(_MESSAGES.get(name, name))
+        found = known[0].parameters[0]
+        if fields is None and found is not types.NULL:
+            found = self.problem(node.position, f"'{name}' is not a message type")
         for field, value, optional, colon in node.fields:
-            found = self.unwrapped(value) if optional else value.type
-            if field not in fields:
+            self.check(value)
+            given = self.unwrapped(value) if optional else value.type
+            if fields is None:
+                self.field_of_no_message(name, known[0].parameters[0], field, colon)
+            elif field not in fields:
                 self.problem(colon, f"undefined field '{field}'")
-            elif not self.fits(found, fields[field]):
-                wanted, given = fields[field].text, found.text  # as it stands: upstream settles nothing here
-                self.problem(colon, f"expected type of field '{field}' is '{wanted}' but provided type is '{given}'")
-        return known[0].parameters[0]
+            elif not self.fits(given, fields[field]):
+                wanted = fields[field].text  # the other as it stands: upstream settles nothing here
+                self.problem(
+                    colon, f"expected type of field '{field}' is '{wanted}' but provided type is '{given.text}'"
+                )
+        return found
+
+    def field_of_no_message(self, name: str, found: Type, field: str, position: int) -> None:
+        """What is said of a field of a type that has none."""
+        if found.kind in _SCALAR_MESSAGES:
+            self.problem(position, f"undefined field '{field}'")
+        elif found.kind != "map":
+            shown = "google.protobuf.NullValue" if found is types.NULL else name
+            self.problem(position, f"unexpected failed resolution of '{shown}'")
 
     def fold(self, node: FoldNode) -> Type:
         items = types.substitute(self.substitution, self.check(node.items), False)

@@ -282,7 +282,8 @@ class _Estimator:
             path = ()
         size = self.size(node)
         literal = node.value if isinstance(node, LiteralNode) else None
-        return Operand(node.type, UNKNOWN if size is None else size, size is not None, literal, path, self.item_size)
+        kind = types.unwrapped(node.type)
+        return Operand(kind, UNKNOWN if size is None else size, size is not None, literal, path, self.item_size)
 
     def item_size(self, path: Path, _: types.Type) -> Range | None:
         """The declared size of the items of the list at a path."""

@@ -28,7 +28,7 @@ class Operand(NamedTuple):
 
     def items(self) -> Range | None:
         """The size of the items if this is a list (or another type with parameters) of strings or bytes."""
-        if self.type.parameters[0].kind not in ("string", "bytes"):
+        if types.unwrapped(self.type.parameters[0]).kind not in ("string", "bytes"):
             return None
         return self.item_size(self.path, self.type.parameters[0]) or UNKNOWN
 

@@ -8,11 +8,13 @@ become doubles, integers beyond 53 bits texts, bytes base64, times and spans of 
 from __future__ import annotations
 
 import base64
+import re
 import struct
 from collections.abc import Callable
 from typing import Any, Final
 
 from drakkar.cel.libraries.times import duration_text, timestamp_text
+from drakkar.cel.paths import text_of_key
 from drakkar.cel.values import (
     Duration,
     Failure,
@@ -139,6 +141,27 @@ def _shown(value: Any) -> str | None:
     if isinstance(value, Version):
         return str(value)
     return value.shown() if isinstance(value, OpaqueValue) else None
+
+
+def printed(value: Any) -> str:
+    """A value as Go prints it in some errors."""
+    kind = type(value)
+    if kind is list:
+        return f"[{', '.join(map(printed, value))}]"
+    if kind is Duration:
+        return duration_text(value.nanos)
+    if kind is Timestamp:
+        day, _, rest = timestamp_text(value).partition("T")
+        found = _CLOCK.fullmatch(rest)
+        zone = found[2].replace(":", "") if found and found[2] != "Z" else ""
+        return f"{day} {found[1] if found else rest} {zone or '+0000'} {zone or 'UTC'}"
+    if kind is TypeValue:
+        return str(value.name)
+    shown = _shown(value)
+    return ("0" if value is None else text_of_key(value)) if shown is None else shown
+
+
+_CLOCK: Final = re.compile(r"([0-9:.]+)(Z|[+-].*)")
 
 
 def _number(value: int) -> float | str:

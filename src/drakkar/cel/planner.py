@@ -24,7 +24,8 @@ from drakkar.cel.expressions import (
     StructNode,
 )
 from drakkar.cel.libraries.regex import compile_pattern
-from drakkar.cel.paths import Path, Qualifier, conditional, lazy_reader, resolve_step, slot_reader, text_of_key
+from drakkar.cel.natives import printed
+from drakkar.cel.paths import Path, Qualifier, conditional, lazy_reader, resolve_step, slot_reader
 from drakkar.cel.signatures import Implementation, Overload, Price
 from drakkar.cel.steps import FIRST_SLOT, Body, Frame, LimitReached, Step, charged, constant
 from drakkar.cel.types import Type
@@ -119,6 +120,8 @@ class Planner:
         self.globals = tables.slots
         self.slots = tables.slots[""]
         self.scopes: list[dict[str, Path]] = []
+        self.computes = True
+        """Whether calls whose result never changes are made while planning."""
 
     def plan(self, node: Node) -> Step:
         """The step of a node."""
@@ -240,7 +243,7 @@ class Planner:
             # Upstream dispatches by name only when it has the arguments one by one, and stops at a failed one.
             return Step(0, many_body(dispatcher, price, [argument.run() for argument in arguments], self.precise))
         step = plan_call(dispatcher, price, arguments, self.precise)
-        if function in _PURE and all(argument.constant for argument in arguments):
+        if self.computes and function in _PURE and all(argument.constant for argument in arguments):
             return self.computed(step)
         return step
 
@@ -341,13 +344,20 @@ class Planner:
         return self.charged(10, _list_body([element.run() for element in elements], node.optional))
 
     def map_literal(self, node: MapNode) -> Step:
-        entries = [(self.plan(key), self.plan(value), optional) for key, value, optional, _ in node.entries]
+        entries = [(self.key(key), self.plan(value), optional) for key, value, optional, _ in node.entries]
         if all(key.constant and value.constant and not optional for key, value, optional in entries):
             if any(type(key.value) is bytes for key, _, _ in entries):
                 raise FoldingProblem(_BYTES_KEY)
             return constant(map_of_entries((key.value, value.value) for key, value, _ in entries))
         bodies = [(key.run(), value.run(), optional) for key, value, optional in entries]
         return self.charged(30, _map_body(bodies))
+
+    def key(self, node: Node) -> Step:
+        """The key of an entry, made anew in every round of a loop: some values are the same key only as themselves."""
+        before, self.computes = self.computes, False
+        step = self.plan(node)
+        self.computes = before
+        return step
 
     def struct(self, node: StructNode) -> Step:
         fields = [(name, self.plan(value).run(), optional) for name, value, optional, _ in node.fields]
@@ -361,7 +371,7 @@ class Planner:
                     return value
                 if optional:
                     if type(value) is not Optional:
-                        shown = f"from non-optional value {_shown(value)}"
+                        shown = f"from non-optional value {printed(value)}"
                         return Failure(f"cannot initialize optional entry '{name}' {shown}")
                     if not value.present:
                         continue
@@ -407,13 +417,6 @@ class Planner:
             return body(frame)
 
         return Step(0, run)
-
-
-def _shown(value: Any) -> str:
-    """A value as Go prints it."""
-    if value is None:
-        return "0"
-    return f"[{', '.join(map(_shown, value))}]" if type(value) is list else text_of_key(value)
 
 
 def _taking_names(function: str, overloads: Sequence[Overload]) -> Dispatcher:

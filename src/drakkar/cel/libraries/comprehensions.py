@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from drakkar.cel import macros
+from drakkar.cel.natives import printed
 from drakkar.cel.signatures import Library
 from drakkar.cel.values import Failure, KeyedMap, key_in, key_of, keys_of
 
 
-def _key_text(key: Any) -> str:
-    return str(key).lower() if isinstance(key, bool) else str(key)
-
-
 def _insert(mapping: dict[Any, Any], key: Any, value: Any) -> Any:
     if key_in(mapping, key) is not None:
-        return Failure(f"insert failed: key {_key_text(key)} already exists")
+        return Failure(f"insert failed: key {printed(key)} already exists")
     grown = {**mapping, key_of(key): value}
     return KeyedMap(grown) if type(mapping) is KeyedMap or type(key) not in (str, int) else grown
 
@@ -23,7 +20,7 @@ def _insert(mapping: dict[Any, Any], key: Any, value: Any) -> Any:
 def _insert_all(mapping: dict[Any, Any], entries: dict[Any, Any]) -> Any:
     for key in keys_of(entries):
         if key_in(mapping, key) is not None:
-            return Failure(f"insert failed: key {_key_text(key)} already exists")
+            return Failure(f"insert failed: key {printed(key)} already exists")
     merged = {**mapping, **entries}
     return KeyedMap(merged) if KeyedMap in (type(mapping), type(entries)) else merged
 

@@ -12,9 +12,10 @@ _NOT_INTEGER: Final = Failure("cannot convert value to integer")
 
 
 def quantity(text: str) -> Any:
-    """The quantity a text names, or upstream's error."""
+    """The quantity a text names, or upstream's error; always a new one, since no two are the same map key."""
     try:
-        return Quantity.parse(text)
+        found = Quantity.parse(text)
+        return Quantity(found.unscaled, found.scale, found.format, compact=found.compact)
     except QuantityError as problem:
         return Failure(problem.message)
 
