@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from drakkar.cluster import faults
 from drakkar.cluster.autoscaler.actuation import set_taint
 from drakkar.cluster.cluster import Cluster
 from drakkar.cluster.fleet_file import Fleet, read_fleet
@@ -623,3 +624,22 @@ def test_a_cluster_that_comes_back_finds_its_groups_again(keys: Path, tmp_path: 
         live(second)
     finally:
         shutil.rmtree(short)
+
+
+def test_faults_that_cannot_be(keys: Path, tmp_path: Path) -> None:
+    wrong: list[tuple[str, Object, str]] = [
+        ("stockout", {"group": "nope"}, "there is no node group 'nope'"),
+        ("stockout", {"node": "t4s"}, "stockout is a fault of the whole cluster"),
+        ("provisioning-refused", {"seconds": -1}, "-1 s is too short"),
+        ("provisioning-restored", {"group": "b"}, "there is no node group 'b'"),
+    ]
+
+    async def work(scene: Scene) -> None:
+        for fault, arguments, told in wrong:
+            with pytest.raises(DrakkarError, match=told):
+                await faults.inject(scene.cluster, fault, arguments)
+        await scene.cluster.end_scaling()
+        with pytest.raises(DrakkarError, match="no node groups"):
+            await faults.inject(scene.cluster, "stockout", {})
+
+    play(work, keys, tmp_path, T4S)

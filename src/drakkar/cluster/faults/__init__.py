@@ -30,6 +30,11 @@ async def inject(cluster: Cluster, name: str, arguments: Arguments) -> dict[str,
     if fault is None:
         raise DrakkarError(f"unknown fault {name!r}", reason="UnknownFault", expected="one of " + ", ".join(FAULTS))
     if isinstance(fault, ClusterFault):
+        if arguments.get("node"):
+            raise DrakkarError(
+                f"{name} is a fault of the whole cluster", reason="NoNode", subject=str(arguments["node"]),
+                expected="--group NAME" if "group" in fault.takes else "no node",
+            )  # fmt: skip
         return {"done": await fault.inject(cluster, arguments)}
     node = cluster.nodes.get(str(arguments.get("node", "")))
     if node is None:
