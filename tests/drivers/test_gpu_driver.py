@@ -143,6 +143,44 @@ def test_turns_of_health_are_told_once_for_each_cause(tmp_path: Path) -> None:
     on(GpuNode(tmp_path, options=PublishOptions(dynamic_mig=True)), story)
 
 
+def test_a_gpu_that_comes_and_goes_is_believed_when_it_stays(tmp_path: Path) -> None:
+    """Two recoveries count at once; after the third fall it has to be well for half a minute."""
+    clock = FakeClock()
+
+    async def story(node: GpuNode) -> None:
+        async def taints() -> list[str]:
+            device = next(one for one in await node.published() if one["name"] == "gpu-2")
+            return [taint["key"] for taint in device.get("taints", ())]
+
+        for _ in range(2):
+            node.machine.lose_gpu(2)
+            assert "gpu.nvidia.com/gpu-lost" in await taints()
+            await clock.advance(5)
+            node.machine.recover_gpu(2)
+            assert await taints() == []
+            await clock.advance(5)
+        node.machine.lose_gpu(2)
+        await clock.advance(5)
+        node.machine.recover_gpu(2)
+        assert await taints() == ["drakkar.dev/unsteady"]
+        health = {one.device_name: one for one in node.driver.node.device_health}
+        assert health["gpu-2"].health == "UNHEALTHY" and "it must stay well" in health["gpu-2"].message
+        assert health["gpu-1"].health == "HEALTHY"
+        for _ in range(29):
+            await clock.advance(1)
+        assert await taints() == ["drakkar.dev/unsteady"]
+        for _ in range(3):
+            await clock.advance(1)
+        assert await taints() == []
+        await clock.advance(600)
+        node.machine.lose_gpu(2)
+        await clock.advance(5)
+        node.machine.recover_gpu(2)
+        assert await taints() == []  # that was long ago
+
+    on(GpuNode(tmp_path, clock=clock), story)
+
+
 def test_results_of_other_drivers_and_pools_are_not_ours(tmp_path: Path) -> None:
     async def story(node: GpuNode) -> None:
         uid = node.claim("c", "gpu-0")

@@ -11,9 +11,10 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
-from drakkar.drivers.gpu.kind import GpuKind
+from drakkar.drivers.gpu.kind import GpuKind, gpu_health
 from drakkar.drivers.gpu.mps import MpsDaemons
 from drakkar.drivers.gpu.predecessor import NvidiaCheckpoint
+from drakkar.drivers.gpu.steadiness import Steadiness
 from drakkar.drivers.gpu.vfio_kind import PassthroughKind
 from drakkar.drivers.kit import NodeDriver
 from drakkar.drivers.kit.tracing import OFF, Tracing
@@ -71,6 +72,8 @@ class GpuDriver:
             if options.passthrough
             else GpuKind(machine, node_name, options, self._mps)
         )
+        self._steadiness = Steadiness(self._clock.monotonic, lambda gpu: gpu_health(gpu).status == "UNHEALTHY")
+        self.kind.steady = self._steadiness
         self._node = NodeDriver(
             self.kind,
             node_name=node_name,
@@ -175,4 +178,6 @@ class GpuDriver:
         if self.machine.generation != self._seen:
             self._seen = self.machine.generation
             self._xids.write(self.machine.driver_version, self.machine.xid_history())
+            self._node.refresh()
+        elif self._steadiness.turned():
             self._node.refresh()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -76,17 +76,23 @@ class GpuKind(DeviceKind):
         self.node_name = node_name
         self.options = options
         self._enforcement = MemoryEnforcement(machine, options.enforcement)
+        #: What makes of the machine's GPUs those that are published, `Steadiness` where time passes.
+        self.steady: Callable[[Sequence[Gpu]], Sequence[Gpu]] = tuple
         self._common: tuple[object, dict[str, Any]] | None = None
 
     # --- publishing -------------------------------------------------------------------------------------------------
 
     def pool(self) -> Pool | None:
         """All devices as NVIDIA's driver names them; None while the kernel module is not loaded."""
-        gpus = self.machine.devices()
+        gpus = self.gpus()
         if not gpus or (self.options.shares and self._enforcement.missing()):
             return None
         told = self._enforcement.by_kind() if self.options.shares else None
         return published.published_pool(gpus, self.node_name, self.options, told)
+
+    def gpus(self) -> Sequence[Gpu]:
+        """The machine's GPUs as they are to be published."""
+        return self.steady(self.machine.devices())
 
     def not_ready(self) -> str:
         """What keeps the machine from having devices."""
@@ -99,7 +105,7 @@ class GpuKind(DeviceKind):
         """Lost GPUs and those with an XID that is not the program's fault are unhealthy, with all their partitions."""
         health = {}
         pool = self.pool()
-        by_minor = {gpu.minor: gpu_health(gpu) for gpu in self.machine.devices()}
+        by_minor = {gpu.minor: gpu_health(gpu) for gpu in self.gpus()}
         for device in pool.devices if pool else ():
             minor = int(device.name.split("-")[1])
             health[device.name] = by_minor.get(minor, Health("UNKNOWN"))

@@ -49,7 +49,7 @@ class PassthroughKind(GpuKind):
 
     def pool(self) -> Pool | None:
         """NVIDIA's GPUs, and every GPU on the bus that no claim holds under its other name."""
-        gpus = self.machine.devices()
+        gpus = self.gpus()
         pool = super().pool()
         if gpus and pool is None:
             return None
@@ -60,8 +60,9 @@ class PassthroughKind(GpuKind):
     def health(self) -> Mapping[str, Health]:
         """A GPU is as healthy under either name; of one that is passed through only its virtual machine knows."""
         pool = self.pool()
-        by_name = {gpu_device_name(gpu): gpu for gpu in self.machine.devices()}
-        by_address = {gpu.bus_id: gpu for gpu in self.machine.devices()}
+        gpus = self.gpus()
+        by_name = {gpu_device_name(gpu): gpu for gpu in gpus}
+        by_address = {gpu.bus_id: gpu for gpu in gpus}
         functions = {one.name: one for one in self.passthrough.functions()}
         health = {}
         for device in pool.devices if pool else ():
