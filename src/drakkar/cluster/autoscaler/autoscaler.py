@@ -17,9 +17,11 @@ from drakkar.cluster.autoscaler import status, templates
 from drakkar.cluster.autoscaler.actuation import Actuator, remove_taint, set_taint
 from drakkar.cluster.autoscaler.backoff import Failure
 from drakkar.cluster.autoscaler.drain_rules import Budgets, DrainRules
-from drakkar.cluster.autoscaler.expanders import best_option, read_priorities
+from drakkar.cluster.autoscaler.expanders import best_option
 from drakkar.cluster.autoscaler.options import NodeGroup, Settings
+from drakkar.cluster.autoscaler.priorities import Priorities
 from drakkar.cluster.autoscaler.provider import Provider, ProviderError
+from drakkar.cluster.autoscaler.readiness import condition_holds, is_ready
 from drakkar.cluster.autoscaler.registry import Health, NodeFact, Registry
 from drakkar.cluster.autoscaler.scale_down import Candidate, ScaleDown
 from drakkar.cluster.autoscaler.scale_up import (
@@ -35,7 +37,6 @@ from drakkar.cluster.autoscaler.scale_up import (
 from drakkar.cluster.autoscaler.templates import NodeTemplate
 from drakkar.cluster.controllers.daemon_sets import daemon_pod, should_run
 from drakkar.errors import DrakkarError
-from drakkar.kube import yamltext
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.client import Client
 from drakkar.kube.clock import Clock, parse_rfc3339
@@ -62,7 +63,6 @@ __all__ = ["NAME", "Autoscaler"]
 Object = dict[str, Any]
 
 NAME: Final = "cluster-autoscaler"
-PRIORITIES: Final = "cluster-autoscaler-priority-expander"
 _FOLLOWED: Final = (
     NAMESPACES, DEVICE_CLASSES, DEVICE_TAINT_RULES, RESOURCE_SLICES, RESOURCE_CLAIMS, NODES, PODS,
 )  # fmt: skip
@@ -89,6 +89,7 @@ class Autoscaler:
             informer.add_handler(self._follower(resource.kind))
         self._daemons = Informer(client, DAEMON_SETS, clock=clock)
         self._budgets = Informer(client, POD_DISRUPTION_BUDGETS, clock=clock)
+        self._priorities = Priorities(client, self._recorder)
         self.registry = Registry(provider.groups, settings)
         self.scale_down = ScaleDown(settings)
         self._status = status.StatusWriter()
@@ -114,7 +115,7 @@ class Autoscaler:
             await informer.start()
         for informer in informers:
             await informer.synced()
-        await self._write_priorities()
+        await self._priorities.write(self._settings.priorities)
         await self._clean_taints()
         self._task = asyncio.create_task(self._run(), name=NAME)
 
@@ -182,15 +183,8 @@ class Autoscaler:
             yield NodeFact(name, group.name, now - age, self._is_ready(group, node), going)
 
     def _is_ready(self, group: NodeGroup, node: Object) -> bool:
-        """Ready, without startup taints, and every driver that a node of the group has shows a whole pool."""
-        conditions = (node.get("status") or {}).get("conditions") or ()
-        if not any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions):
-            return False
-        if any(templates.is_startup_taint(group, taint) for taint in (node.get("spec") or {}).get("taints") or ()):
-            return False
-        wanted = self._provided[group.name].devices()
-        found = _whole_pools(self._cluster.slices_of(node["metadata"]["name"])) if wanted else set()
-        return wanted.keys() <= found
+        slices = self._cluster.slices_of(node["metadata"]["name"])
+        return is_ready(group, node, slices, self._provided[group.name].devices())
 
     def _learn_templates(self) -> None:
         """What ready nodes show counts more than what the provider says; it is remembered when they are gone."""
@@ -220,7 +214,7 @@ class Autoscaler:
         )  # fmt: skip
         if not pods:
             return False
-        priorities = await self._read_priorities() if "priority" in settings.expander else {}
+        priorities = await self._priorities.read() if "priority" in settings.expander else {}
         health = self.registry.health
         plan = plan_scale_up(
             self._cluster,
@@ -351,36 +345,6 @@ class Autoscaler:
                 if taint.get("key") in (templates.TO_BE_DELETED, templates.DELETION_CANDIDATE):
                     await remove_taint(self._client, node["metadata"]["name"], taint["key"])
 
-    # Priorities
-
-    async def _write_priorities(self) -> None:
-        """The ConfigMap of the priority expander as the settings have it; one that is there already is left alone."""
-        if not self._settings.priorities:
-            return
-        lines = [f"{number}: {list(names)!r}\n" for number, names in sorted(self._settings.priorities.items())]
-        wanted = {"metadata": {"name": PRIORITIES}, "data": {"priorities": "".join(lines)}}
-        try:
-            await self._client.create(CONFIG_MAPS, wanted, status.NAMESPACE)
-        except ApiError as error:
-            if not error.already_exists:
-                raise
-
-    async def _read_priorities(self) -> dict[int, tuple[str, ...]] | None:
-        """The priorities of the ConfigMap; None where they cannot be read: nothing is chosen then."""
-        try:
-            found = await self._client.get(CONFIG_MAPS, PRIORITIES, status.NAMESPACE)
-        except ApiError as error:
-            _log.info("priorities of node groups: %s", error.message)
-            return None
-        try:
-            value = yamltext.load(str((found.get("data") or {}).get("priorities") or "").encode())
-            return read_priorities(value, "priorities")
-        except (yamltext.YamlError, DrakkarError) as error:
-            text = f"Wrong configuration for priority expander: {error}. Ignoring update."
-            about = {**found, "apiVersion": "v1", "kind": "ConfigMap"}
-            self._recorder.record(about, "Warning", "PriorityConfigMapInvalid", text)
-            return None
-
     # Telling
 
     def _tell(self, type: str, reason: str, message: str) -> None:
@@ -422,11 +386,7 @@ class Autoscaler:
         found = Health()
         for node in self._informers[NODES].list():
             if self._provider.group_of(node["metadata"]["name"]) is None:
-                ready = any(
-                    one.get("type") == "Ready" and one.get("status") == "True"
-                    for one in (node.get("status") or {}).get("conditions") or ()
-                )
-                (found.ready if ready else found.unready).append(node["metadata"]["name"])
+                (found.ready if condition_holds(node, "Ready") else found.unready).append(node["metadata"]["name"])
         return found
 
     def _follower(self, kind: str) -> Any:
@@ -439,17 +399,3 @@ class Autoscaler:
                 self._cluster.forget(kind, old)
 
         return follow
-
-
-def _whole_pools(slices: Iterable[Object]) -> set[str]:
-    """Drivers with a pool whose newest generation has all of its slices."""
-    pools: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for piece in slices:
-        pools.setdefault((piece["spec"]["driver"], piece["spec"]["pool"]["name"]), []).append(piece["spec"]["pool"])
-    found = set()
-    for (driver, _), some in pools.items():
-        newest = max(int(pool.get("generation") or 0) for pool in some)
-        current = [pool for pool in some if int(pool.get("generation") or 0) == newest]
-        if len(current) == int(current[0].get("resourceSliceCount") or 1):
-            found.add(driver)
-    return found
