@@ -246,7 +246,9 @@ class ApiServer:
             call.subresource = row.subresource(info.subresource)
             handler = _SUBRESOURCES.get(info.subresource, {}).get(info.verb)
             if info.subresource == "proxy":
-                raise statuses.not_implemented("this server does not proxy HTTP to nodes, pods or services")
+                from drakkar.cluster.apiserver.subresources import proxies
+
+                return await proxies.forward(call)
             if handler is None:
                 handler = sessions.plain
         elif row.ephemeral:
