@@ -18,15 +18,16 @@ def entry(
     info: str = "",
     namespace: str = "team-a",
     pool: str = "n1",
+    kind: str = "gpu",
 ) -> dict[str, Any]:
-    """A prepared claim as version 2 has it."""
+    """A prepared claim as version 2 has it; `kind` is gpu or vfio."""
     ids = [f"k8s.{DRIVER}/claim={uid}-{device}"]
     prepared = {"Requests": ["gpu"], "PoolName": pool, "DeviceName": device, "CDIDeviceIDs": ids}
     return {
         "checkpointState": state,
         "status": {"allocation": {"devices": {"results": []}}},
         "preparedDevices": [
-            {"devices": [{"gpu": {"info": {"note": info}, "device": prepared}, "mig": None}], "configState": {}}
+            {"devices": [{kind: {"info": {"note": info}, "device": prepared}, "mig": None}], "configState": {}}
         ],
         "name": name,
         "namespace": namespace,

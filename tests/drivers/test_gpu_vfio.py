@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 from gpu_node import CLAIMS, PODS, SLICES, GpuNode, nodes_of
 
-from drakkar.drivers.gpu import vfio
+from drakkar.drivers.gpu import predecessor, vfio
 from drakkar.drivers.gpu.configs import API_VERSION
+from drakkar.drivers.gpu.predecessor import NvidiaCheckpoint
 from drakkar.kube.clock import FakeClock
 from drakkar.preparation.values import ClaimRef, ClaimUID
 from drakkar.vendors.nvidia.passthrough import functions
 from drakkar.vendors.nvidia.published import PublishOptions
+from tests.checkpoints import checkpoint, entry
 
 A, B = "0000:1b:00.0", "0000:43:00.0"
 AUDIO, NIC = "0000:1b:00.1", "0000:18:00.0"
@@ -637,6 +639,56 @@ def test_after_a_reboot_nothing_is_held_and_everything_is_as_before(tmp_path: Pa
         assert await node.asked("prepare", "c", uid) == ""
 
     story(tmp_path, tell)
+
+
+def test_a_driver_that_is_started_without_the_option_still_gives_back(tmp_path: Path) -> None:
+    async def tell(node: Node) -> None:
+        uid = await node.taken("c", "gpu-vfio-0")
+        await node.end()
+        node.options = PublishOptions()
+        await node.begin()
+        assert node.bus.driver(A) == "vfio-pci" and uid in node.driver.claims
+        assert await node.asked("prepare", "c", uid) == ""
+        error = await node.asked("prepare", "d", node.claim("d", "gpu-vfio-1"))
+        assert error == (
+            "requested device gpu-vfio-1 is not known on node n1"
+            " (expected a driver that was started with --passthrough)"
+        )
+        assert node.names() == [f"gpu-{minor}" for minor in range(1, 8)]
+        assert await node.asked("unprepare", "c", uid) == ""
+        node.as_before()
+
+    story(tmp_path, tell)
+
+
+@pytest.mark.parametrize("state", ["PrepareCompleted", "PrepareStarted"])
+def test_what_nvidias_driver_passed_through_is_taken_over_and_given_back(tmp_path: Path, state: str) -> None:
+    async def main() -> None:
+        node = Node(tmp_path)
+        node.cdi.mkdir()
+        node.build()
+        node.machine.set_persistence(A, False)
+        node.bus.load_module("vfio_pci")
+        node.bus.override(A, "vfio-pci")
+        node.bus.unbind(A)
+        node.bus.bind(A, "vfio-pci")
+        uid = node.claim("c", "gpu-vfio-0", pods=("p",))
+        file = tmp_path / "p" / "gpu.nvidia.com" / "checkpoint.json"
+        file.parent.mkdir(parents=True)
+        left = entry(uid, "gpu-vfio-0", kind="vfio", state=state)
+        file.write_bytes(predecessor.encoded(checkpoint(node.machine.boot_id, {uid: left})))
+        (node.cdi / f"k8s.gpu.nvidia.com-claim_{uid}.yaml").write_text("cdiVersion: 0.5.0\n")
+        node.driver.node._predecessor = NvidiaCheckpoint(file.parent, node.machine.boot_id)
+        await node.driver.node._recover()
+        if state == "PrepareCompleted":
+            assert uid in node.driver.claims and node.bus.driver(A) == "vfio-pci"
+            assert nodes_of(node.spec(uid)) == ["/dev/vfio/vfio", "/dev/vfio/10"]
+            assert await node.asked("unprepare", "c", uid) == ""
+        assert not node.driver.claims
+        node.as_before()
+        await node.end()
+
+    asyncio.run(main())
 
 
 def test_claims_on_different_gpus_go_side_by_side_and_one_is_asked_twice(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The GPU driver of a node: `GpuKind` in the kit's frame, and an eye on the machine.
+"""The GPU driver of a node: its devices in the kit's frame, and an eye on the machine.
 
 The machine tells what happens in this process; what others do to it (an administrator making MIG instances, another
 process injecting a fault) is found by a cheap poll each second, so that a slice follows the hardware within two.
@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
-from drakkar.drivers.gpu.kind import GpuKind, gpu_health
+from drakkar.drivers.gpu.kind import gpu_health
 from drakkar.drivers.gpu.mps import MpsDaemons
 from drakkar.drivers.gpu.predecessor import NvidiaCheckpoint
 from drakkar.drivers.gpu.steadiness import Steadiness
@@ -67,11 +67,7 @@ class GpuDriver:
             clock=self._clock,
         )
         options = options or PublishOptions()
-        self.kind = (
-            PassthroughKind(machine, node_name, options, self._mps, self._clock, self._held)
-            if options.passthrough
-            else GpuKind(machine, node_name, options, self._mps)
-        )
+        self.kind = PassthroughKind(machine, node_name, options, self._mps, self._clock, self._held)
         self._steadiness = Steadiness(self._clock.monotonic, lambda gpu: gpu_health(gpu).status == "UNHEALTHY")
         self.kind.steady = self._steadiness
         self._node = NodeDriver(

@@ -22,6 +22,7 @@ from typing import Any
 
 from drakkar.drivers.gpu.configs import VfioOptions
 from drakkar.drivers.kit import PreparationError
+from drakkar.errors import DrakkarError
 from drakkar.hardware.holders import Holder, holders
 from drakkar.hardware.machine import DeviceNode
 from drakkar.hardware.pci_drivers import GroupMember, PciBus
@@ -90,6 +91,11 @@ class Passthrough:
     def bus(self) -> PciBus:
         """The machine's PCI bus."""
         return self._machine.bus
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a claim has a GPU passed through."""
+        return bool(self._away)
 
     def functions(self) -> tuple[GpuFunction, ...]:
         """The GPUs on the bus that may be passed through now; none without an IOMMU."""
@@ -161,6 +167,7 @@ class Passthrough:
             functions = (Taken(function.bus_id, NVIDIA_DRIVER), *functions[1:])
         minor = next((gpu.minor for gpu in self._machine.devices() if gpu.bus_id == function.bus_id), None)
         had = function.driver == NVIDIA_DRIVER and self._machine.persistence(function.bus_id)
+        had = had or (not ours and function.passed_through)  # NVIDIA's DRA driver always switches it on again
         return Note(functions, had, minor)
 
     def _check_function(self, device: str, function: GpuFunction) -> None:
@@ -233,9 +240,12 @@ class Passthrough:
                 await self._give_back(device, one)
         self._machine.poll()
         if note.persistence and self.bus.driver(note.address) == NVIDIA_DRIVER:
-            await self._kernel(
-                note.address, "persistence mode", lambda: self._machine.set_persistence(note.address, True)
-            )
+            try:
+                await self._kernel(
+                    note.address, "persistence mode", lambda: self._machine.set_persistence(note.address, True)
+                )
+            except DrakkarError as error:  # the GPU is back: no reason to keep its claim
+                _log.warning("GPU %s: its persistence mode cannot be switched on again: %s", note.address, error)
         self._away.pop(device, None)
 
     async def _take(self, device: str, address: str) -> None:

@@ -1,5 +1,7 @@
 """GPUs that can also be passed through to virtual machines: `GpuKind` with devices of type vfio beside it.
 
+Without the option nothing of this is offered, but what an earlier run of the driver passed through still comes back.
+
 A claim may hold both kinds. What concerns the GPUs of NVIDIA's driver goes to `GpuKind` with those devices only, what
 concerns the others to `Passthrough`. A GPU under either name is one piece of hardware: the node does not hand it out
 twice, whatever a scheduler believed, and a claim for the one waits until a claim for the other has gone.
@@ -28,9 +30,7 @@ _ENVIRONMENT = ["NVIDIA_VISIBLE_DEVICES=void"]
 
 
 class PassthroughKind(GpuKind):
-    """The devices of `machine`; `held` names those that claims hold now."""
-
-    follows_claims = True
+    """The devices of `machine`, for virtual machines if `options` say so; `held` names those that claims hold now."""
 
     def __init__(
         self,
@@ -44,6 +44,7 @@ class PassthroughKind(GpuKind):
         super().__init__(machine, node_name, options, mps)
         self.passthrough = Passthrough(machine, clock)
         self.held = held
+        self.follows_claims = options.passthrough
 
     # --- publishing -------------------------------------------------------------------------------------------------
 
@@ -51,14 +52,16 @@ class PassthroughKind(GpuKind):
         """NVIDIA's GPUs, and every GPU on the bus that no claim holds under its other name."""
         gpus = self.gpus()
         pool = super().pool()
-        if gpus and pool is None:
-            return None
+        if not self.options.passthrough or (gpus and pool is None):
+            return pool
         lists = self.options.list_attributes
         found = self.passthrough.functions()
         return passthrough.with_passthrough(pool, self.node_name, gpus, found, self.held(), lists=lists)
 
     def health(self) -> Mapping[str, Health]:
         """A GPU is as healthy under either name; of one that is passed through only its virtual machine knows."""
+        if not self.options.passthrough:
+            return super().health()
         pool = self.pool()
         gpus = self.gpus()
         by_name = {gpu_device_name(gpu): gpu for gpu in gpus}
@@ -81,6 +84,13 @@ class PassthroughKind(GpuKind):
     def check(self, claim: AllocatedClaim) -> None:
         """Both kinds; a GPU that is passed through now may come back while its claim is waited for."""
         mine, rest = _split(claim)
+        if mine and not self.options.passthrough:
+            raise PreparationError(
+                f"requested device {mine[0].device} is not known on node {self.node_name}",
+                reason="UnknownDevice",
+                subject=mine[0].device,
+                expected="a driver that was started with --passthrough",
+            )
         super().check(replace(rest, devices=tuple(one for one in rest.devices if not self._is_away(one.device))))
         for device in mine:
             if device.admin_access:
@@ -151,6 +161,8 @@ class PassthroughKind(GpuKind):
 
     def overlapping(self, device: str) -> frozenset[str]:
         """A GPU and its passed-through self exclude each other, and GPUs of one IOMMU group."""
+        if self._is_all_nvidias:
+            return super().overlapping(device)
         if passthrough.number(device) is not None:
             return self.passthrough.of_group(device) | self._under_driver(device)
         other = self._passed_through(device)
@@ -170,6 +182,11 @@ class PassthroughKind(GpuKind):
     def compatible(self, claim: AllocatedClaim, other: AllocatedClaim, device: str) -> bool:
         """One that is passed through is never shared."""
         return passthrough.number(device) is None and super().compatible(claim, other, device)
+
+    @property
+    def _is_all_nvidias(self) -> bool:
+        """Whether no GPU is passed through or can be: then its bus need not be looked at."""
+        return not self.options.passthrough and not self.passthrough.is_used
 
     def _options(self, claim: AllocatedClaim, device: AllocatedDevice) -> configs.VfioOptions:
         return configs.config_for(claim.configs, device.request, device.device, "vfio").vfio
