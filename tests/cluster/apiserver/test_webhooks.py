@@ -118,6 +118,8 @@ def test_our_review_refuses_and_warns_as_a_webhook(certificate: Certificate, rev
             'admission webhook "hook.ml.example.com" denied the request: drakkar lint: spec.nodeName: nodeName '
         )
         assert "[node-name-with-claim]" in told
+        runtime = {"metadata": {"name": "nvidia"}, "handler": "nvidia"}
+        await world.made("/apis/node.k8s.io/v1/runtimeclasses", runtime)
         warned = await world.post(PODS, our_pod("runtimeClassName: nvidia"))
         texts = warned.headers.get("Warning", "")
         assert "runtimeClassName" in texts, warned.body
@@ -238,7 +240,7 @@ def test_an_update_that_was_overtaken_meanwhile_is_tried_again(certificate: Cert
         {"status": 999, "body": ""},
         {"body": "x" * (17 * 1024 * 1024)},
     ],
-    ids=str,
+    ids=lambda behaviour: str(behaviour)[:60],
 )
 def test_whatever_a_webhook_answers_the_server_lives(certificate: Certificate, behaviour: dict[str, Any]) -> None:
     async def main() -> None:
