@@ -78,3 +78,25 @@ def test_a_cancelled_worker_passes_its_turn_on() -> None:
         assert await asyncio.wait_for(second, 1) == "a"
 
     asyncio.run(scenario())
+
+
+def test_a_key_that_wants_to_be_looked_at_at_once_lets_time_pass_first() -> None:
+    async def main() -> None:
+        clock = FakeClock()
+        queue: WorkQueue[str] = WorkQueue(clock=clock)
+        looks: list[float] = []
+
+        async def reconcile(key: str) -> float:
+            looks.append(clock.monotonic())
+            return 0.0
+
+        working = asyncio.create_task(run_workers(queue, reconcile))
+        queue.add("a")
+        await clock.advance(0.0)
+        assert looks == [0.0]
+        await clock.advance(0.0015)
+        assert looks == [0.0, 0.001]
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+    asyncio.run(main())

@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.clock import Clock, SystemClock
 
+_SOONEST = 0.001
 K = TypeVar("K", bound=Hashable)
 _log = logging.getLogger(__name__)
 
@@ -147,7 +148,9 @@ async def run_workers(
             else:
                 queue.forget(key)
                 if again is not None:
-                    queue.add_after(key, again)
+                    # Never at once: whoever asks for that again and again would keep everybody else from working, and
+                    # simulated time, which moves when nobody works, would stand still for ever.
+                    queue.add_after(key, max(again, _SOONEST))
             finally:
                 queue.done(key)
 

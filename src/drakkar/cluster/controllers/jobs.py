@@ -103,7 +103,8 @@ class Jobs(Controller):
             if not pods.is_deleting(job):
                 wait = await self._run(tally)
         await self._write(tally)
-        deadline = self._deadline_in(tally)
+        # Once it is over, what its pods do brings the job back here, and not the deadline that has passed.
+        deadline = self._deadline_in(tally) if failure is None else None
         return min((one for one in (wait, deadline) if one is not None), default=None)
 
     # Counting
