@@ -125,6 +125,9 @@ def test_nine_pods_get_two_machines_of_eight_and_nothing_is_asked_for_twice(keys
         await scene.workload("web", 9)
         await scene.wait(30)
         assert scene.nodes() == []
+        about = [event["involvedObject"] for event in scene.all(EVENTS) if event["reason"] == "ScaledUpGroup"]
+        config_map = await scene.client.get(CONFIG_MAPS, "cluster-autoscaler-status", "kube-system")
+        assert {one.get("uid") for one in about} == {config_map["metadata"]["uid"]}
         status = await scene.status()
         assert status["clusterWide"]["scaleUp"]["status"] == "InProgress"
         [group] = status["nodeGroups"]

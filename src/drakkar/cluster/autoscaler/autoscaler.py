@@ -117,6 +117,8 @@ class Autoscaler:
             await informer.synced()
         await self._priorities.write(self._settings.priorities)
         await self._clean_taints()
+        self._look(self._clock.monotonic())
+        await self._write_status("Initializing")  # events about it need its UID
         self._task = asyncio.create_task(self._run(), name=NAME)
 
     async def stop(self) -> None:
@@ -143,11 +145,7 @@ class Autoscaler:
     async def round(self) -> None:
         """Look once and do what is to be done."""
         now = self._clock.monotonic()
-        self._cluster.now = self._clock.now()
-        self._learn_templates()
-        facts = list(self._facts(now))
-        for told in self.registry.update(self._provider.targets(), self._provider.instances(), facts, now):
-            self._tell(*told)
+        facts = self._look(now)
         try:
             if await self._give_up(now):
                 return
@@ -159,6 +157,15 @@ class Autoscaler:
             await self._write_status()
 
     # What became of earlier requests
+
+    def _look(self, now: float) -> list[NodeFact]:
+        """Take over what is there, and tell what happened since the last time."""
+        self._cluster.now = self._clock.now()
+        self._learn_templates()
+        facts = list(self._facts(now))
+        for told in self.registry.update(self._provider.targets(), self._provider.instances(), facts, now):
+            self._tell(*told)
+        return facts
 
     async def _give_up(self, now: float) -> bool:
         """Have the provider remove machines that it could not make, or that do not register; whether there are any."""
@@ -204,17 +211,17 @@ class Autoscaler:
 
     async def _grow(self, now: float) -> bool:
         """Help pods that wait; whether a group was to grow in this round."""
-        known = self._cluster.waiting
+        settings = self._settings
+        priorities = await self._priorities.read() if "priority" in settings.expander else {}
+        known = self._cluster.waiting  # from here to the plan nothing is waited for: the cluster must not move on
         self._seen = {pod.uid: self._seen.get(pod.uid, now) for pod in known}
         self._told = {uid: one for uid, one in self._told.items() if uid in self._seen}
-        settings = self._settings
         pods = waiting_pods(
             known, cutoff=settings.expendable_pods_priority_cutoff, now=now, since=self._seen,
             delay=settings.new_pod_scale_up_delay,
         )  # fmt: skip
         if not pods:
             return False
-        priorities = await self._priorities.read() if "priority" in settings.expander else {}
         health = self.registry.health
         plan = plan_scale_up(
             self._cluster,
@@ -343,7 +350,11 @@ class Autoscaler:
         for node in self._informers[NODES].list():
             for taint in (node.get("spec") or {}).get("taints") or ():
                 if taint.get("key") in (templates.TO_BE_DELETED, templates.DELETION_CANDIDATE):
-                    await remove_taint(self._client, node["metadata"]["name"], taint["key"])
+                    try:
+                        await remove_taint(self._client, node["metadata"]["name"], taint["key"])
+                    except ApiError as error:
+                        if not error.not_found:
+                            raise
 
     # Telling
 
@@ -356,7 +367,7 @@ class Autoscaler:
         about = {"apiVersion": "v1", "kind": "Pod", "metadata": dict(pod.pod["metadata"])}
         self._recorder.record(about, "Normal", reason, message)
 
-    async def _write_status(self) -> None:
+    async def _write_status(self, state: str = "Running") -> None:
         now = self._clock.monotonic()
         unneeded = [one.group.name for one in self.scale_down.unneeded]
         groups = [
@@ -370,7 +381,7 @@ class Autoscaler:
             )
             for group in self._provider.groups
         ]
-        wanted = self._status.config_map(groups, self._others(), self._clock.now())
+        wanted = self._status.config_map(groups, self._others(), self._clock.now(), state)
         try:
             written = await self._client.patch(
                 CONFIG_MAPS, status.NAME, wanted, kind="merge", namespace=status.NAMESPACE

@@ -44,14 +44,16 @@ class StatusWriter:
 
     _since: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
 
-    def config_map(self, groups: Sequence[GroupStatus], others: Health, now: datetime) -> Object:
-        """The object for this round; `others` are nodes that belong to no group."""
+    def config_map(
+        self, groups: Sequence[GroupStatus], others: Health, now: datetime, state: str = "Running"
+    ) -> Object:
+        """The object for this round; `others` are nodes that belong to no group, `state` what the autoscaler does."""
         stamp = rfc3339(now)
         everything = [*(one.health for one in groups), others]
         candidates = sum(one.candidates for one in groups)
         status = {
             "time": now.strftime("%Y-%m-%d %H:%M:%S.%f +0000 UTC"),
-            "autoscalerStatus": "Running",
+            "autoscalerStatus": state,
             "clusterWide": {
                 "health": self._stamped("", "health", _healthy(all(one.healthy for one in groups)), stamp)
                 | {"nodeCounts": _counts(everything)},
