@@ -58,9 +58,12 @@ class Histories(RuleBasedStateMachine):
         )
         await self.driver._recover()
 
-    def held(self) -> set[str]:
-        """The devices that claims hold."""
-        return {key.device for claim in self.driver.claims.values() for key in claim.devices}
+    def held(self) -> dict[str, Any]:
+        """The devices that claims hold, each with what was noted about it."""
+        claims = self.driver.claims.values()
+        return {
+            key.device: claim.detail.get("notes", {}).get(key.device, {}) for claim in claims for key in claim.devices
+        }
 
     def run(self, coroutine: Any) -> None:
         async def main() -> None:

@@ -1,7 +1,7 @@
 """Passing GPUs through on a host with NVML: a small libnvidia-ml.so, and a kernel that acts on the same tree.
 
 The library holds every GPU open as long as it is loaded, and lists those that NVIDIA's driver has. So the kernel here
-refuses what a real one would not come back from: to take a GPU while the library is loaded.
+grants no lock while it is, and counts what a real one would not come back from: GPUs taken without a lock meanwhile.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ class Kernel(SimulatedBus):
         self.taken_with_the_library = 0
 
     def store(self, attribute: str, value: str) -> None:
-        if attribute.endswith("/nvidia/unbind") and self.host.library is not None:
+        if attribute.endswith("/unbindLock") and value == "1" and self.host.library is not None:
+            return
+        locked = self.text(f"/proc/driver/nvidia/gpus/{value}/unbindLock") == "1"
+        if attribute.endswith("/nvidia/unbind") and self.host.library is not None and not locked:
             self.taken_with_the_library += 1
         super().store(attribute, value)
         if attribute.endswith(("bind", "unbind")):
@@ -113,6 +116,34 @@ def test_others_keep_their_gpus_and_their_names(on: Callable[..., None]) -> None
         assert (await node.unprepare("c", uid)).error == ""
         assert {gpu.bus_id: gpu.minor for gpu in node.machine.devices()} == before
         assert {"gpu-0", "gpu-vfio-0"} <= set(await names(node))
+
+    on("ubuntu-dgx-h100", story)
+
+
+def test_a_module_without_the_lock_is_asked_with_the_library_given_back(
+    on: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = Kernel.text
+    monkeypatch.setattr(Kernel, "text", lambda bus, path: "" if path.endswith("unbindLock") else text(bus, path))
+
+    async def story(node: NvmlNode, kernel: Kernel) -> None:
+        uid = node.claim("c", "gpu-vfio-0")
+        assert (await node.prepare("c", uid)).error == ""
+        assert (await node.unprepare("c", uid)).error == ""
+        assert kernel.driver(T4) == "nvidia"
+
+    on("smallest-t4", story)
+
+
+def test_what_other_gpus_logged_still_counts(on: Callable[..., None]) -> None:
+    async def story(node: NvmlNode, kernel: Kernel) -> None:
+        with node.served.open("a") as file:
+            file.write("xid\t3\t48\n")
+        node.machine.poll()
+        assert [gpu.minor for gpu in node.machine.devices() if gpu.xids] == [3]
+        uid = node.claim("c", "gpu-vfio-0")
+        assert (await node.prepare("c", uid)).error == ""
+        assert [gpu.minor for gpu in node.machine.devices() if gpu.xids] == [3]
 
     on("ubuntu-dgx-h100", story)
 

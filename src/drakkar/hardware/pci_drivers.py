@@ -38,6 +38,11 @@ class GroupMember:
         return self.pci_class.startswith("0x06")
 
     @property
+    def is_display(self) -> bool:
+        """A GPU, of whatever kind."""
+        return self.pci_class.startswith("0x03")
+
+    @property
     def card(self) -> str:
         """What it shares with the other functions of the same card: the address without the function."""
         return self.address.rpartition(".")[0]

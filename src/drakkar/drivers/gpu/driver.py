@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from drakkar.drivers.gpu.kind import gpu_health
 from drakkar.drivers.gpu.mps import MpsDaemons
@@ -146,8 +147,13 @@ class GpuDriver:
         await self._mps.leave()
         await self._node.kill()
 
-    def _held(self) -> frozenset[str]:
-        return frozenset(key.device for held in self._node.claims.values() for key in held.devices)
+    def _held(self) -> dict[str, Mapping[str, Any]]:
+        """The devices that claims hold, each with what was noted about it."""
+        return {
+            key.device: (held.detail.get("notes") or {}).get(key.device, {})
+            for held in self._node.claims.values()
+            for key in held.devices
+        }
 
     def _end_watching(self) -> None:
         if self._unsubscribe is not None:

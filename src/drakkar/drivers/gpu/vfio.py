@@ -13,6 +13,7 @@ not come back.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -82,7 +83,6 @@ class Passthrough:
     def __init__(self, machine: NvidiaMachine, clock: Clock) -> None:
         self._machine = machine
         self._clock = clock
-        self._away: dict[str, Note] = {}
         self._running: dict[str, asyncio.Future[None]] = {}
         self._stuck: set[str] = set()
         self._seen: tuple[int, tuple[GpuFunction, ...]] | None = None
@@ -91,11 +91,6 @@ class Passthrough:
     def bus(self) -> PciBus:
         """The machine's PCI bus."""
         return self._machine.bus
-
-    @property
-    def is_used(self) -> bool:
-        """Whether a claim has a GPU passed through."""
-        return bool(self._away)
 
     def functions(self) -> tuple[GpuFunction, ...]:
         """The GPUs on the bus that may be passed through now; none without an IOMMU."""
@@ -115,13 +110,6 @@ class Passthrough:
             subject=device,
             expected="a GPU on the PCI bus",
         )
-
-    def away(self, minor: int) -> str | None:
-        """The device name under which the GPU that had this minor is passed through; None if none is."""
-        for device, note in self._away.items():
-            if note.minor == minor and is_vfio(self.bus.driver(note.address)):
-                return device
-        return None
 
     def name_at(self, address: str) -> str | None:
         """The device name of the GPU at a bus address; None if there is none."""
@@ -207,14 +195,13 @@ class Passthrough:
         """The rest of the group: functions of the same card (audio, USB), which go along; everything else."""
         rest = [one for one in self.bus.members(function.group) if one.address != function.bus_id and not one.is_bridge]
         card = function.bus_id.rpartition(".")[0]
-        mine = [one for one in rest if one.card == card]
-        return mine, [one for one in rest if one.card != card]
+        mine = [one for one in rest if one.card == card and not one.is_display]
+        return mine, [one for one in rest if one not in mine]
 
     # --- taking and giving back -------------------------------------------------------------------------------------
 
     async def take(self, device: str, note: Note) -> None:
         """Bind all functions of the device to VFIO; those that are bound already stay. Raises PreparationError."""
-        self._away[device] = note
         for one in note.functions:
             if not self.bus.exists(one.address):
                 raise PreparationError(
@@ -246,7 +233,6 @@ class Passthrough:
                 )
             except DrakkarError as error:  # the GPU is back: no reason to keep its claim
                 _log.warning("GPU %s: its persistence mode cannot be switched on again: %s", note.address, error)
-        self._away.pop(device, None)
 
     async def _take(self, device: str, address: str) -> None:
         bus, machine = self.bus, self._machine
@@ -260,7 +246,9 @@ class Passthrough:
             await self._free_of_users(device, address)
 
         def switch() -> None:
-            with machine.without_library():
+            # Locked, nobody can open the GPU any more, NVML neither; it need not stand still as long as that takes.
+            locked = bus.text(_lock_file(address)) == "1"
+            with contextlib.nullcontext() if locked else machine.without_library():
                 bus.override(address, driver)
                 bus.unbind(address)
                 bus.bind(address, driver)
@@ -330,14 +318,14 @@ class Passthrough:
 
     def _lock(self, address: str) -> bool | None:
         """Ask NVIDIA's module to keep everybody from opening the GPU; None where it has no such lock."""
-        file = f"/proc/driver/nvidia/gpus/{address}/unbindLock"
+        file = _lock_file(address)
         if not self.bus.text(file):
             return None
         self.bus.store(file, "1")
         return self.bus.text(file) == "1"
 
     def _unlock(self, address: str) -> None:
-        file = f"/proc/driver/nvidia/gpus/{address}/unbindLock"
+        file = _lock_file(address)
         if self.bus.text(file) == "1":
             self.bus.store(file, "0")
         if is_vfio(self.bus.overridden(address)):
@@ -398,6 +386,10 @@ class Passthrough:
                 subject=function.bus_id,
             )
         return found
+
+
+def _lock_file(address: str) -> str:
+    return f"/proc/driver/nvidia/gpus/{address}/unbindLock"
 
 
 def _may_be_taken(driver: str) -> bool:

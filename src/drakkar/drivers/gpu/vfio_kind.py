@@ -10,7 +10,7 @@ twice, whatever a scheduler believed, and a claim for the one waits until a clai
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -30,7 +30,10 @@ _ENVIRONMENT = ["NVIDIA_VISIBLE_DEVICES=void"]
 
 
 class PassthroughKind(GpuKind):
-    """The devices of `machine`, for virtual machines if `options` say so; `held` names those that claims hold now."""
+    """The devices of `machine`, for virtual machines, too, if `options` say so.
+
+    `held` has those that claims hold now, each with what was noted about it ({} if nothing was).
+    """
 
     def __init__(
         self,
@@ -39,7 +42,7 @@ class PassthroughKind(GpuKind):
         options: PublishOptions,
         mps: MpsDaemons | None,
         clock: Clock,
-        held: Callable[[], Collection[str]] = frozenset,
+        held: Callable[[], Mapping[str, Mapping[str, Any]]] = dict,
     ) -> None:
         super().__init__(machine, node_name, options, mps)
         self.passthrough = Passthrough(machine, clock)
@@ -56,7 +59,7 @@ class PassthroughKind(GpuKind):
             return pool
         lists = self.options.list_attributes
         found = self.passthrough.functions()
-        return passthrough.with_passthrough(pool, self.node_name, gpus, found, self.held(), lists=lists)
+        return passthrough.with_passthrough(pool, self.node_name, gpus, found, set(self.held()), lists=lists)
 
     def health(self) -> Mapping[str, Health]:
         """A GPU is as healthy under either name; of one that is passed through only its virtual machine knows."""
@@ -186,7 +189,7 @@ class PassthroughKind(GpuKind):
     @property
     def _is_all_nvidias(self) -> bool:
         """Whether no GPU is passed through or can be: then its bus need not be looked at."""
-        return not self.options.passthrough and not self.passthrough.is_used
+        return not self.options.passthrough and all(passthrough.number(name) is None for name in self.held())
 
     def _options(self, claim: AllocatedClaim, device: AllocatedDevice) -> configs.VfioOptions:
         return configs.config_for(claim.configs, device.request, device.device, "vfio").vfio
@@ -207,13 +210,20 @@ class PassthroughKind(GpuKind):
         for gpu in self.machine.devices():
             if gpu.minor == int(match[1]):
                 return self.passthrough.name_at(gpu.bus_id)
-        return self.passthrough.away(int(match[1]))
+        return self._away(int(match[1]))
 
     def _is_away(self, device: str) -> bool:
         match = _OF_DRIVER.match(device)
         if match is None or any(gpu.minor == int(match[1]) for gpu in self.machine.devices()):
             return False
-        return self.passthrough.away(int(match[1])) is not None
+        return self._away(int(match[1])) is not None
+
+    def _away(self, minor: int) -> str | None:
+        """The name under which a claim has the GPU that NVIDIA's driver knew by this minor; None if none has."""
+        for device, note in self.held().items():
+            if note and Note.from_json(note).minor == minor:
+                return device
+        return None
 
 
 def _split(claim: AllocatedClaim) -> tuple[tuple[AllocatedDevice, ...], AllocatedClaim]:

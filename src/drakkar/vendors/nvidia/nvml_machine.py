@@ -97,6 +97,7 @@ class NvmlMachine:
         self._handles: dict[int, NvmlDevice] = {}
         self._gpus: tuple[Gpu, ...] = ()
         self._xids: dict[str, tuple[int, ...]] = {}
+        self._lent = False
         self._time_slices: dict[str, int] = {}
         self._needs_recovery: set[str] = set()
         self._hooks: tuple[str, ...] | None = None
@@ -397,6 +398,7 @@ class NvmlMachine:
         """Gives NVML back for as long as the block runs; the next look opens it again."""
         with self._alone():
             self._close()
+            self._lent = True  # the driver stays the same: what its GPUs logged still counts
             yield
 
     def mps_program(self) -> MpsProgram:
@@ -508,7 +510,9 @@ class NvmlMachine:
         if self._events is None:
             self._driver_version = library.driver_version()
             self._events = EventSet(library, (device for device in found if device.code == codes.SUCCESS))
-            self._xids.clear()
+            if not self._lent:
+                self._xids.clear()
+            self._lent = False
         by_index = {gpu.index: gpu for gpu in self._gpus}
         for event in self._events.take():
             gpu = by_index.get(event.index)
