@@ -45,6 +45,7 @@ def simulate(
     speed: float = 0.0,
     told: list[str] | None = None,
     seed: int = 7,
+    data: Path | None = None,
     **options: Any,
 ) -> T:
     """What `work` returns; it runs when the cluster has started and its time stands still (or goes on at `speed`)."""
@@ -53,8 +54,8 @@ def simulate(
     async def main() -> T:
         with tempfile.TemporaryDirectory(prefix="dk-") as name:
             folder = Path(name)
-            where = Places("s", folder, folder / "data", False, folder)
-            shutil.copytree(keys, where.data / "pki")
+            where = Places("s", folder, data or folder / "data", data is not None, folder)
+            shutil.copytree(keys, where.data / "pki", dirs_exist_ok=True)
             progress = told.append if told is not None else lambda _: None
             requests = [*nodes, *(fleet.nodes if fleet else ())]
             cluster = Cluster(where, requests, clock=clock, seed=seed, fleet=fleet, progress=progress, **options)

@@ -382,6 +382,21 @@ def test_time_stops_after_as_long_as_was_asked_for(keys: Path) -> None:
     ]
 
 
+def test_a_cluster_that_kept_its_data_goes_on_where_it_was(keys: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+
+    async def first(cluster: Cluster, clock: SimulatedClock) -> None:
+        await clock.advance(3600)
+
+    async def second(cluster: Cluster, clock: SimulatedClock) -> None:
+        assert timedelta(minutes=59) < clock.now() - EPOCH < timedelta(minutes=61)
+        await clock.advance(60)
+        assert condition(objects(cluster, NODES)[0], "Ready")["status"] == "True"
+
+    simulate(first, keys, nodes=[NODE], data=data)
+    simulate(second, keys, data=data)
+
+
 def test_status_says_how_far_behind_its_pace_time_is(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
 

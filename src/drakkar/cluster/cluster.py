@@ -161,6 +161,7 @@ class Cluster:
         self.where.runtime_name.write_text(self.runtime.name)
         store = Store(Log(self.where.data / "store")) if self.where.durable else Store()
         self._closing.push_async_callback(store.close)
+        self._simulation.resume(store)
         keys = await asyncio.to_thread(certificates.wait)
         token = _persistent_secret(self.where.data / "admin.token")
         tokens = Tokens(keys.token_key.read_bytes())

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from drakkar.cel.libraries.times import parse_duration
+from drakkar.cluster.store import Store
 from drakkar.errors import DrakkarError
 from drakkar.kube.clock import Clock, parse_rfc3339, rfc3339
 from drakkar.kube.simulated import MAX_SPEED, SimulatedClock, simulated
@@ -104,6 +105,21 @@ class Simulation:
                 next_step="run it with drakkar.kube.simulated.run(clock, …)",
             )
         self.clock.go(MAX_SPEED)
+
+    def resume(self, store: Store) -> None:
+        """Go on from the last time that a kept store knows of: times in it must not lie in the future."""
+        if self.clock is None:
+            return
+        stamps = [
+            str(one.value["metadata"]["creationTimestamp"])
+            for collection in store.collections.values()
+            for one in collection.objects()
+        ]
+        leases = store.collection("leases.coordination.k8s.io").objects()
+        stamps += [one.value["spec"]["renewTime"] for one in leases if (one.value.get("spec") or {}).get("renewTime")]
+        last = max((parse_rfc3339(stamp) for stamp in stamps), default=self.clock.now())
+        if last > self.clock.now():
+            self.clock.begin_at(last)
 
     async def go(self, lasting: float | None = None) -> None:
         """The cluster has started: time takes up its pace, and stops after `lasting` seconds.

@@ -97,6 +97,10 @@ class SimulatedClock:
         self._rebase()
         self._wake_loop()
 
+    def begin_at(self, moment: datetime) -> None:
+        """Let the present be `moment`; nobody has taken the time yet."""
+        self._start += moment - self.now()
+
     async def advance(self, seconds: float) -> None:
         """Go on by `seconds` as fast as the processor permits; return when all that happens until then has happened."""
         future = asyncio.get_running_loop().create_future()
