@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from drakkar.cluster import faults
+from drakkar.cluster.behaviours import Behaviour, Rule, Span
 from drakkar.cluster.fleet_file import Fleet, TimedFault, read_fleet
 from drakkar.cluster.requests import NodeRequest, merge_nodes
 from drakkar.cluster.scenario import FaultSchedule
@@ -219,3 +220,43 @@ def test_faults_happen_at_their_time_and_one_that_fails_stops_no_other(monkeypat
     asyncio.run(run())
     assert happened == [(30, "xid"), (60, "node-lost")]
     assert told == ["fault xid did not happen: there is no GPU 9", "fault node-lost: did node-lost"]
+
+
+def test_behaviours_and_a_seed(tmp_path: Path) -> None:
+    fleet = read(
+        tmp_path,
+        """
+        seed: 7
+        behaviours:
+        - {labels: {app: train}, namespace: lab, container: main, runs: 10m..30m, exitCode: {0: 9, 1: 1}}
+        - {startDelay: 5s}
+        """,
+    )
+    assert fleet.seed == 7
+    assert fleet.behaviours == (
+        Rule(Behaviour(runs=Span(600, 1800), exit_code=((0, 9.0), (1, 1.0))), {"app": "train"}, "lab", "main"),
+        Rule(Behaviour(start_delay=Span(5, 5))),
+    )
+    assert read(tmp_path, "nodes: []").seed == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "told"),
+    [
+        ("behaviours: 3", "behaviours", "3 is no list"),
+        ("behaviours: [3]", "behaviours[0]", "3 is no mapping"),
+        ("behaviours: [{labels: {a: 1}, runs: 1m}]", "behaviours[0].labels", "the labels of a pod are texts by key"),
+        ("behaviours: [{runs: soon}]", "behaviours[0].runs", "no duration; expected 30s"),
+        ("behaviours: [{labels: {a: b}}]", "behaviours[0]", "nothing is said of how it behaves"),
+        ("behaviours: [{run: 1m}]", "behaviours[0].run", "unknown field 'run'; did you mean 'runs'?"),
+        ("behaviours: [{runs: 1m, container: 7}]", "behaviours[0].container", "7 is no text"),
+        ("seed: -1", "seed", "no number to draw from"),
+        ("seed: true", "seed", "no number to draw from"),
+        ("seed: 1.5", "seed", "no number to draw from"),
+    ],
+)
+def test_what_behaviours_and_seeds_cannot_be(tmp_path: Path, text: str, where: str, told: str) -> None:
+    with pytest.raises(DrakkarError) as refused:
+        read(tmp_path, text)
+    assert refused.value.message.startswith(told)
+    assert refused.value.subject == f"{tmp_path / 'fleet.yaml'}: {where}"

@@ -245,7 +245,7 @@ def _rule(field: Field) -> Rule:
     except ValueError as error:
         name, _, problem = str(error).partition(": ")
         fields[name].wrong(problem)
-    names_of = {name: fields[name].text(f"the {name} of it") for name in who[1:] if fields[name].value is not None}
+    names_of = {name: fields[name].text(f"the name of a {name}") for name in who[1:] if fields[name].value is not None}
     return Rule(said, labels, **names_of)
 
 
