@@ -154,16 +154,24 @@ def limit_problem(request: str, adding: int, already: int) -> str:
 def _request(raw: Mapping[str, Any], classes: Mapping[str, ClassRecord], features: Features) -> Request:
     name: str = raw.get("name") or ""
     alternatives: Sequence[Mapping[str, Any]] = raw.get("firstAvailable") or ()
-    if not alternatives:
-        ask, problem = _ask(raw.get("exactly") or {}, name, name, name, "request", classes, features)
-        return Request(name, (ask,), False, problem)
-    if not features.prioritized_list:
+    if alternatives and not features.prioritized_list:
         text = f"request {name}: has subrequests, but the DRAPrioritizedList feature is disabled"
         return Request(name, (), True, text)
+    exactly = raw.get("exactly") or {}
+    if not features.consumable_capacity:  # of all alternatives, before any of them is looked at
+        wanting = ([f"request {name}"] if exactly.get("capacity") is not None else []) + [
+            f"subrequest {sub.get('name') or ''}" for sub in alternatives if sub.get("capacity") is not None
+        ]
+        if wanting:
+            text = f"{wanting[0]}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
+            return Request(name, (), bool(alternatives), text)
+    if not alternatives:
+        ask, problem = _ask(exactly, name, name, name, classes, features)
+        return Request(name, (ask,), False, problem)
     asks = []
     for sub in alternatives:
         own = sub.get("name") or ""
-        ask, problem = _ask(sub, own, f"{name}/{own}", name, "subrequest", classes, features)
+        ask, problem = _ask(sub, own, f"{name}/{own}", name, classes, features)
         if problem:
             return Request(name, (), True, problem)
         asks.append(ask)
@@ -175,7 +183,6 @@ def _ask(
     own: str,
     name: str,
     parent: str,
-    kind: str,
     classes: Mapping[str, ClassRecord],
     features: Features,
 ) -> tuple[Ask, str]:
@@ -189,8 +196,6 @@ def _ask(
         for item in raw.get("derivedAttributes") or ()
     }
     amounts = (raw.get("capacity") or {}).get("requests") or {}
-    if amounts and not features.consumable_capacity:
-        return ask, f"{kind} {own}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
     if ask.derived and not features.derived_attributes:
         return ask, f"request {own}: cannot handle request with derived attributes, the feature is disabled"
     selectors = raw.get("selectors") or ()

@@ -103,7 +103,8 @@ class _Checker:
         return types.ERROR
 
     def lookup(self, name: str) -> Type | None:
-        for scope in reversed(self.scopes):
+        """The type of a variable; a name with a leading dot is none of those that macros declare."""
+        for scope in reversed(self.scopes if name[:1] != "." else ()):
             if name in scope:
                 return scope[name]
         return self.declarations.variables.get(name.removeprefix("."))

@@ -181,15 +181,16 @@ class _Parser:
     def chain(self, first: Node, begin: int, kind: str, level: int, function: str) -> Node:
         """All operands of a chain of && or ||, as one call; with the text that each operand was."""
         tokens = self.tokens
-        position = tokens[self.index][2]
-        operands = [first]
+        operands, positions = [first], []
         spans = [(begin, self.end_of_previous())]
         while tokens[self.index][0] == kind:
+            positions.append(tokens[self.index][2])
             self.index += 1
             begin = tokens[self.index][2]
             operands.append(self.binary(level + 1))
             spans.append((begin, self.end_of_previous()))
-        node = CallNode(position, function, None, operands)
+        # Upstream makes a balanced tree of it; what is wrong with the whole is told at its root.
+        node = CallNode(positions[len(positions) // 2], function, None, operands)
         node.spans = spans
         return node
 

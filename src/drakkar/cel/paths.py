@@ -229,8 +229,11 @@ class Path:
             return Step(self.own, single, path=self)
         return None
 
-    def presence(self, key: str, precise: bool) -> Body:
-        """has(path.key): costs what the path costs; its own unit is due once the last selection is reached."""
+    def presence(self, key: str, precise: bool, *, nested: bool = False) -> Body:
+        """has(path.key): costs what the path costs; its own unit is due once the last selection is reached.
+
+        One that is `nested`, in a ternary branch or as an index, pays its last selection whatever the path.
+        """
         flat = None if precise else self.extended(Qualifier(key, None, False)).flat_key()
         if flat is not None and self.qualifiers:
             slot = self.device_slot
@@ -240,7 +243,7 @@ class Path:
                 return flat in frame[slot]
 
             return known
-        resolve, own = self.resolve(precise), self.own
+        resolve, own = self.resolve(precise), 1 if nested else self.own
         names = None if precise else self._names_of_computed_domain()
         if names is not None:
             look_up = names

@@ -190,7 +190,8 @@ class Planner:
             return self.variable(node.variable).step(self.precise)
         path = self.path(node.operand)
         if node.test_only:
-            return Step(0, path.presence(node.field, self.precise))
+            nested = Path(path.presence(node.field, self.precise, nested=True), 0) if not path.own else None
+            return Step(0, path.presence(node.field, self.precise), path=nested)
         return path.extended(Qualifier(node.field, None, False)).step(self.precise)
 
     def index(self, node: CallNode) -> Step:

@@ -305,7 +305,11 @@ def key_in(mapping: dict[Any, Any], value: Any) -> Any:
 
 def map_of_entries(entries: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
     """A map from keys and values."""
-    mapping = {key_of(key): value for key, value in entries}
+    mapping: dict[Any, Any] = {}
+    for key, value in entries:
+        if type(key) is float:  # the later of 0.0 and -0.0 is the key
+            mapping.pop(key_of(key), None)
+        mapping[key_of(key)] = value
     return KeyedMap(mapping) if any(type(key) is Key for key in mapping) else mapping
 
 
