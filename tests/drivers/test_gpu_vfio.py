@@ -28,9 +28,17 @@ AUDIO, NIC = "0000:1b:00.1", "0000:18:00.0"
 class Node(GpuNode):
     """A node whose driver is called without sockets, with a clock that the test moves."""
 
-    def __init__(self, folder: Path, model: str = "dgx-h100", **options: Any) -> None:
-        chosen = PublishOptions(passthrough=True, **options)
-        super().__init__(folder, model, clock=FakeClock(), options=chosen)
+    def __init__(
+        self,
+        folder: Path,
+        model: str = "dgx-h100",
+        *,
+        instance: str = "",
+        beside: GpuNode | None = None,
+        **options: Any,
+    ) -> None:
+        chosen, api = PublishOptions(passthrough=True, **options), beside.api if beside else None
+        super().__init__(folder, model, api=api, clock=FakeClock(), options=chosen, instance=instance)
 
     @property
     def bus(self) -> Any:
@@ -319,7 +327,7 @@ def test_a_user_that_cannot_be_seen_is_told_as_such(tmp_path: Path) -> None:
         node.bus.hold("/dev/nvidia0", 4711, "hidden")
         (node.machine.driver_root / "proc/4711/fd/3").unlink()
         error = await node.asked("prepare", "c", node.claim("c", "gpu-vfio-0"))
-        assert f"GPU {A} (/dev/nvidia0) is in use by an unknown process (only root" in error
+        assert f"GPU {A} (/dev/nvidia0) is in use by something unseen (a process of another" in error
 
     story(tmp_path, tell)
 
@@ -659,6 +667,24 @@ def test_a_driver_that_is_started_without_the_option_still_gives_back(tmp_path: 
         node.as_before()
 
     story(tmp_path, tell)
+
+
+def test_during_an_upgrade_the_new_instance_gives_back_what_the_old_one_passed_through(tmp_path: Path) -> None:
+    async def main() -> None:
+        old = Node(tmp_path, instance="old")
+        new = Node(tmp_path, instance="new", beside=old)
+        async with started(old), started(new):
+            uid = await old.taken("c", "gpu-vfio-0", pods=("p",))
+            new.machine.poll()
+            error = await new.asked("prepare", "d", new.claim("d", "gpu-0"))
+            assert error.startswith(f"requested device gpu-vfio-0 is already allocated to different claim {uid}")
+            assert await new.asked("unprepare", "c", uid) == ""
+            assert await new.asked("prepare", "d", new.claim("d", "gpu-0")) == ""
+            old.machine.poll()
+            error = await old.asked("prepare", "e", old.claim("e", "gpu-vfio-0"))
+            assert error.startswith("requested device gpu-0 is already allocated to different claim")
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("state", ["PrepareCompleted", "PrepareStarted"])

@@ -41,7 +41,7 @@ _LOOK_SECONDS = 0.25
 SWITCH_SECONDS = 15.0
 #: Drivers under which the rest of a group may stay: they do no DMA for the host (drivers/vfio, vfio_dev_viable).
 _HARMLESS = ("", "pci-stub", "pcieport")
-_UNKNOWN = "an unknown process (only root of the host's process namespace can see which)"
+_UNKNOWN = "something unseen (a process of another process namespace, or the kernel's own nvidia-drm with modeset=1)"
 
 
 @dataclass(frozen=True, slots=True)
