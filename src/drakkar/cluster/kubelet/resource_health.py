@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,8 +20,9 @@ from drakkar.cluster.kubelet.plugins import Plugin
 from drakkar.cluster.kubelet.podspec import Pod, Spec
 from drakkar.errors import DrakkarError
 from drakkar.kube.clock import Clock
+from drakkar.kube.simulated import simulated
 from drakkar.preparation import stubs
-from drakkar.rpc import Code, RpcError
+from drakkar.rpc import Code, RpcError, served_here
 
 DEFAULT_TIMEOUT: Final = 30.0
 MESSAGE_LIMIT: Final = 1024
@@ -52,11 +54,13 @@ class ResourceHealth:
         if plugin.health_version is None:
             return
         service = stubs.health(plugin.health_version)
+        # A driver that is a process of its own speaks every ten real seconds, which may be hours here.
+        lasting = simulated(self._clock) is not None and not served_here(plugin.channel.path)
         try:
             while True:
                 try:
                     async for response in plugin.channel.stream(service.watch, service.watch.request()):
-                        self.update(plugin.driver, response.devices)
+                        self.update(plugin.driver, response.devices, lasting=lasting)
                 except RpcError as error:
                     if error.code is Code.UNIMPLEMENTED:
                         return
@@ -66,8 +70,8 @@ class ResourceHealth:
         finally:
             self._clear(plugin.driver)
 
-    def update(self, driver: str, devices: Any) -> None:
-        """Take one message of a stream: the health of all of a driver's devices."""
+    def update(self, driver: str, devices: Any, *, lasting: bool = False) -> None:
+        """Take one message of a stream: the health of all of a driver's devices, `lasting` until the next one."""
         now = self._clock.monotonic()
         fresh = {}
         for entry in devices:
@@ -75,7 +79,7 @@ class ResourceHealth:
             fresh[(entry.device.pool_name, entry.device.device_name)] = Health(
                 _NAMES.get(entry.health, "Unknown"),
                 _cut(entry.message),
-                now + (timeout if timeout > 0 else DEFAULT_TIMEOUT),
+                math.inf if lasting else now + (timeout if timeout > 0 else DEFAULT_TIMEOUT),
             )
         before = {key: (health.status, health.message) for key, health in self._devices.get(driver, {}).items()}
         self._devices[driver] = fresh
@@ -131,7 +135,7 @@ class ResourceHealth:
         """Tell once when a device's last word has run out."""
         while devices := self._devices.get(driver):
             now = self._clock.monotonic()
-            pending = [health.until for health in devices.values() if health.until > now]
+            pending = [health.until for health in devices.values() if now < health.until < math.inf]
             if not pending:
                 break
             await self._clock.sleep(min(pending) - now)
