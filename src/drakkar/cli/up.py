@@ -54,7 +54,7 @@ def time_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command("up")
 @click.option("--node", "nodes", multiple=True, metavar="MODEL[:COUNT]", help="A machine to simulate; repeatable.")
-@click.option("--fleet", type=_Folder(path_type=Path), help="A file with nodes, workloads and faults.")
+@click.option("--fleet", type=_Folder(path_type=Path), help="A file with nodes, node groups, workloads, faults.")
 @name
 @click.option("--port", default=0, type=click.IntRange(0, 65535), help="Port of the API server; free one by default.")
 @click.option("--data", type=_Folder(path_type=Path), help="Keep the cluster's state in this folder.")
