@@ -20,7 +20,7 @@ from drakkar.cel.parser import parse
 from drakkar.cel.planner import FoldingProblem, plan, variable_slots
 from drakkar.cel.program import Program
 from drakkar.cel.recursion import with_room
-from drakkar.cel.signatures import FunctionTable, Library, Overload
+from drakkar.cel.signatures import Library, Overload, table_of
 from drakkar.cel.types import Type
 from drakkar.cel.validators import PANIC, validate
 from drakkar.cel.values import TypeValue
@@ -98,7 +98,7 @@ class Environment:
         result: Sequence[Type] = (),
         validated: bool = True,
     ) -> None:
-        table = FunctionTable(libraries)
+        table = table_of(libraries)
         self.variables = dict(variables)
         self.functions: Mapping[str, list[Overload]] = table.functions
         self.macros = table.macros

@@ -156,6 +156,21 @@ class FunctionTable:
                 self.functions.setdefault(overload.function, []).append(overload)
 
 
+_MOST_TABLES: Final = 64
+_tables: dict[tuple[int, ...], tuple[tuple[Library, ...], FunctionTable]] = {}
+
+
+def table_of(libraries: Sequence[Library]) -> FunctionTable:
+    """The table of these very libraries, made once: a schema may have an environment for each of a thousand places."""
+    key = tuple(map(id, libraries))
+    found = _tables.get(key)
+    if found is None:
+        if len(_tables) >= _MOST_TABLES:
+            _tables.clear()
+        found = _tables[key] = (tuple(libraries), FunctionTable(libraries))  # holds them, so that no id is used again
+    return found[1]
+
+
 def parse_declarations(text: str) -> list[Overload]:
     """Read declarations, one per line; blank lines are skipped."""
     return [_parse_line(line.strip()) for line in text.splitlines() if line.strip()]

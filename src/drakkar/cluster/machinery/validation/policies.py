@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from drakkar.api import metadata, names
 from drakkar.api.fields import FieldError, forbidden, invalid, not_supported, required
+from drakkar.cluster.machinery.custom.written import check_written
 from drakkar.cluster.machinery.validation import values
 
 __all__ = ["CREATE", "UPDATE"]
@@ -179,6 +180,9 @@ def _definition(obj: Json) -> Found:
 def _schemas(versions: list[Json]) -> Found:
     """The rules in the schemas; one that all versions share is told once, as the whole definition's."""
     schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
+    for schema in schemas:
+        if schema is not None:
+            check_written(schema, "spec.versions.schema.openAPIV3Schema")
     if all(schema == schemas[0] for schema in schemas):
         places = [("spec.validation.openAPIV3Schema", schemas[0])] if schemas else []
     else:
