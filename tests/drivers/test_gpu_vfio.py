@@ -687,6 +687,36 @@ def test_during_an_upgrade_the_new_instance_gives_back_what_the_old_one_passed_t
     asyncio.run(main())
 
 
+def test_a_card_that_is_pulled_out_renames_the_others_and_confuses_nobody(tmp_path: Path) -> None:
+    async def tell(node: Node) -> None:
+        uid = await node.taken("c", "gpu-vfio-1", pods=("p",))
+        before = node.spec(uid)
+        (node.bus.root / "sys/bus/pci/devices" / A).unlink()
+        node.machine.set_persistence("0000:52:00.0", True)  # something changes, and the bus is looked at again
+        assert functions(node.bus)[0].bus_id == B
+        error = await node.asked("prepare", "d", node.claim("d", "gpu-vfio-0"))
+        assert error.startswith(f"requested device gpu-vfio-1 is already allocated to different claim {uid}")
+        assert {"gpu-1", "gpu-vfio-0"} & set(node.names()) == {"gpu-vfio-0"}
+        await node.end()
+        await node.begin()
+        (node.bus.root / "sys/bus/pci/devices" / A).unlink(missing_ok=True)
+        assert node.spec(uid) == before, "its nodes are those of the GPU that it has"
+        assert await node.asked("unprepare", "c", uid) == ""
+        assert node.bus.driver(B) == "nvidia"
+
+    story(tmp_path, tell)
+
+
+def test_a_gpu_that_is_pulled_out_of_a_machine_is_released(tmp_path: Path) -> None:
+    async def tell(node: Node) -> None:
+        uid = await node.taken("c", "gpu-vfio-0")
+        (node.bus.root / "sys/bus/pci/devices" / A).unlink()
+        assert await node.asked("unprepare", "c", uid) == ""
+        assert not node.driver.claims and node.files() == []
+
+    story(tmp_path, tell)
+
+
 @pytest.mark.parametrize("state", ["PrepareCompleted", "PrepareStarted"])
 def test_what_nvidias_driver_passed_through_is_taken_over_and_given_back(tmp_path: Path, state: str) -> None:
     async def main() -> None:

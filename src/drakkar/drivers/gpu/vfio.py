@@ -365,25 +365,24 @@ class Passthrough:
 
     # --- device nodes -----------------------------------------------------------------------------------------------
 
-    def nodes(self, device: str, options: VfioOptions) -> tuple[DeviceNode, ...]:
-        """What a container needs to drive the device: VFIO's own node, the group's or the device's, IOMMUFD's.
+    def nodes(self, device: str, address: str, options: VfioOptions) -> tuple[DeviceNode, ...]:
+        """What a container needs to drive the GPU at `address`: VFIO's own node, the group's or its own, IOMMUFD's.
 
         `/dev/vfio/vfio` always: libvirt tells by it whether there is VFIO at all. Raises PreparationError.
         """
-        function = self.function(device)
-        legacy, own = self.bus.vfio_nodes(function.bus_id)
+        legacy, own = self.bus.vfio_nodes(address)
         container = self.bus.node("/dev/vfio/vfio", "/sys/class/misc/vfio")
         wanted: Iterable[DeviceNode | None] = (container, legacy)
-        if options.prefer_iommufd and function.iommufd and own is not None:
+        if options.prefer_iommufd and self.bus.has_iommufd and own is not None:
             api = (self.bus.node("/dev/iommu", "/sys/class/misc/iommu"),) if options.api_device else ()
             wanted = (container, own, *api)
         found = tuple(node for node in wanted if node is not None)
-        if not function.passed_through or (legacy not in found and own not in found):
+        driver = self.bus.driver(address)
+        if not is_vfio(driver) or (legacy not in found and own not in found):
             raise PreparationError(
-                f"device {device} has no VFIO device node: GPU {function.bus_id} is bound to"
-                f" {function.driver or 'no driver'}",
+                f"device {device} has no VFIO device node: GPU {address} is bound to {driver or 'no driver'}",
                 reason="NoVfioNode",
-                subject=function.bus_id,
+                subject=address,
             )
         return found
 

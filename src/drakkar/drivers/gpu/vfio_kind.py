@@ -19,6 +19,7 @@ from drakkar.drivers.gpu.kind import GpuKind, gpu_health
 from drakkar.drivers.gpu.mps import MpsDaemons
 from drakkar.drivers.gpu.vfio import Note, Passthrough
 from drakkar.drivers.kit import AllocatedClaim, AllocatedDevice, Edits, Health, PreparationError
+from drakkar.hardware.machine import DeviceNode
 from drakkar.inventory.slices import Pool
 from drakkar.kube.clock import Clock
 from drakkar.vendors.nvidia import passthrough
@@ -59,7 +60,7 @@ class PassthroughKind(GpuKind):
             return pool
         lists = self.options.list_attributes
         found = self.passthrough.functions()
-        return passthrough.with_passthrough(pool, self.node_name, gpus, found, set(self.held()), lists=lists)
+        return passthrough.with_passthrough(pool, self.node_name, gpus, found, self._held_now(), lists=lists)
 
     def health(self) -> Mapping[str, Health]:
         """A GPU is as healthy under either name; of one that is passed through only its virtual machine knows."""
@@ -117,7 +118,7 @@ class PassthroughKind(GpuKind):
             given = super().edits(rest)
             devices = {name: _merged(given.common, own) for name, own in given.devices.items()}
         for device in mine:
-            nodes = self.passthrough.nodes(device.device, self._options(claim, device))
+            nodes = self._nodes_of(claim, device)
             devices[device.device] = {"env": _ENVIRONMENT, **edits.bus_edits(self.machine, nodes)}
         return Edits(devices)
 
@@ -150,7 +151,7 @@ class PassthroughKind(GpuKind):
         mine, rest = _split(claim)
         super().restore(rest)
         for device in mine:
-            self.passthrough.nodes(device.device, self._options(claim, device))
+            self._nodes_of(claim, device)
 
     def attributes(self, claim: AllocatedClaim) -> Mapping[str, Mapping[str, Any]]:
         """What is published: a virtual machine's container finds the GPU's bus address there."""
@@ -167,7 +168,7 @@ class PassthroughKind(GpuKind):
         if self._is_all_nvidias:
             return super().overlapping(device)
         if passthrough.number(device) is not None:
-            return self.passthrough.of_group(device) | self._under_driver(device)
+            return self.passthrough.of_group(device) | self._under_driver(device) | self._renamed(device)
         other = self._passed_through(device)
         return super().overlapping(device) | ({other} if other else frozenset())
 
@@ -190,6 +191,28 @@ class PassthroughKind(GpuKind):
     def _is_all_nvidias(self) -> bool:
         """Whether no GPU is passed through or can be: then its bus need not be looked at."""
         return not self.options.passthrough and all(passthrough.number(name) is None for name in self.held())
+
+    def _held_now(self) -> frozenset[str]:
+        """The devices that claims hold, by the names they have now: a card that is pulled out renames those behind it."""
+        names = (
+            self.passthrough.name_at(Note.from_json(note).address) if note else name
+            for name, note in self.held().items()
+        )
+        return frozenset(name for name in names if name is not None)
+
+    def _renamed(self, device: str) -> frozenset[str]:
+        """Other names under which claims hold the GPU that is called `device` now."""
+        return frozenset(
+            name
+            for name, note in self.held().items()
+            if note and name != device and self.passthrough.name_at(Note.from_json(note).address) == device
+        )
+
+    def _nodes_of(self, claim: AllocatedClaim, device: AllocatedDevice) -> tuple[DeviceNode, ...]:
+        """VFIO's nodes of what was taken for the claim."""
+        note = claim.notes.get(device.device)
+        address = Note.from_json(note).address if note else self.passthrough.function(device.device).bus_id
+        return self.passthrough.nodes(device.device, address, self._options(claim, device))
 
     def _options(self, claim: AllocatedClaim, device: AllocatedDevice) -> configs.VfioOptions:
         return configs.config_for(claim.configs, device.request, device.device, "vfio").vfio
