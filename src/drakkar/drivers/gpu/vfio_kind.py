@@ -193,7 +193,7 @@ class PassthroughKind(GpuKind):
         return not self.options.passthrough and all(passthrough.number(name) is None for name in self.held())
 
     def _held_now(self) -> frozenset[str]:
-        """The devices that claims hold, by the names they have now: a card that is pulled out renames those behind it."""
+        """The devices that claims hold, by their names of now: a card that is pulled out renames those behind it."""
         names = (
             self.passthrough.name_at(Note.from_json(note).address) if note else name
             for name, note in self.held().items()
