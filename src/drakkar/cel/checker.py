@@ -197,7 +197,7 @@ class _Checker:
                 node.function, node.target = name, None
                 target = None
                 function = written = name
-        elif function[0] == ".":
+        elif function[0] == "." and function[1:] in functions:
             function = node.function = function[1:]
         overloads = functions.get(function)
         # Arguments before the target: upstream's order, which shows in the numbers of type variables.

@@ -67,7 +67,8 @@ def pieces_of(template: str, arguments: int) -> Iterator[tuple[str, str, int]]:
         precision, index = _precision(template, index)
         verb = template[index] if index < len(template) else ""
         if not verb or verb not in _VERBS:
-            raise FormatProblem(f'{_CLAUSE}unrecognized formatting clause "{verb}"')
+            shown = chr(verb.encode()[0]) if verb else ""  # upstream reads byte by byte
+            raise FormatProblem(f'{_CLAUSE}unrecognized formatting clause "{shown}"')
         yield "", verb, precision
         used += 1
         index += 1
