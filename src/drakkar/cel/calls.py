@@ -48,7 +48,9 @@ class Dispatcher:
 
     __slots__ = ("bare", "direct", "expected", "function", "overloads", "table")
 
-    def __init__(self, function: str, overloads: Sequence[Overload], *, bare: bool = False) -> None:
+    def __init__(
+        self, function: str, overloads: Sequence[Overload], *, likely: Sequence[Overload] = (), bare: bool = False
+    ) -> None:
         self.function = function
         self.bare = bare or function in _BARE
         """Whether errors name no types."""
@@ -57,8 +59,9 @@ class Dispatcher:
         """Implementations by class (unary) or classes of the arguments."""
         self.expected: tuple[Any, ...] = (None, None)
         self.direct: Implementation | None = None
-        if len(self.overloads) == 1 and _plain(self.overloads[0]) and None not in self.overloads[0].classes:
-            self.expected, self.direct = self.overloads[0].classes, self.overloads[0].implementation
+        usual = [overload for overload in likely or self.overloads if overload.implementation is not None]
+        if len(usual) == 1 and _plain(usual[0]) and None not in usual[0].classes:
+            self.expected, self.direct = usual[0].classes, usual[0].implementation
 
     def find(self, arguments: Sequence[Any]) -> Implementation | Failure:
         """The implementation for these values, or the failure to return."""

@@ -279,10 +279,10 @@ class Planner:
         """One overload if the checker left one and upstream has them apart, else all of the function."""
         single = len(node.overloads) == 1 and node.function not in _SINGLETONS
         overloads = node.overloads if single else self.tables.functions[node.function]
-        key = (node.function, *(overload.id for overload in overloads))
+        key = (node.function, *(overload.id for overload in node.overloads))
         known = self.tables.dispatchers.get(key)
         if known is None:
-            known = self.tables.dispatchers[key] = Dispatcher(node.function, overloads)
+            known = self.tables.dispatchers[key] = Dispatcher(node.function, overloads, likely=node.overloads)
         return known
 
     def price(self, node: CallNode) -> Price:
