@@ -1,4 +1,4 @@
-"""Any history of claims, kills, refusals and processes in the way: nothing is had twice, in the end all is as before."""
+"""Any history of claims, kills, refusals and processes in the way: nothing is had twice, the end is as the beginning."""
 
 from __future__ import annotations
 
