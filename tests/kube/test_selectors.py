@@ -55,7 +55,36 @@ def test_malformed_field_selector() -> None:
         FieldSelector.parse("spec.nodeName")
 
 
-@pytest.mark.parametrize("text", ["app in (train,", "app in ("])
-def test_a_list_that_ends_is_refused_in_kubernetes_words(text: str) -> None:
-    with pytest.raises(SelectorError, match="unable to parse requirement: found '', expected: ',', or identifier"):
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("app in (train,", "unable to parse requirement: found '', expected: ',', or identifier"),
+        ("app in (", "unable to parse requirement: found '', expected: ',', ')' or identifier"),
+        ("app in", "unable to parse requirement: found '' expected: '('"),
+        ("app in (a b)", "unable to parse requirement: found 'b', expected: ',' or ')'"),
+        ("app b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
+        ("a=b=c", "found '=', expected: ',' or 'end of string'"),
+        ("a=b,", "found '', expected: identifier after ','"),
+        (",", "found ',', expected: !, identifier, or 'end of string'"),
+        ("!!a", "unable to parse requirement: found '!', expected: identifier"),
+        ("n>x", "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value"),
+        (f"n>{'9' * 5000}", "the value must be an integer"),
+        ("a/b/c", 'unable to parse requirement: <nil>: Invalid value: "a/b/c": a valid label key must consist of'),
+        (
+            "a=-b",
+            'unable to parse requirement: values[0][a]: Invalid value: "-b": a valid label must be an empty string',
+        ),
+    ],
+)
+def test_what_is_no_selector_is_refused_in_kubernetes_words(text: str, told: str) -> None:
+    with pytest.raises(SelectorError) as error:
         LabelSelector.parse(text)
+    assert told in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [("in in (in)", "in=in"), ("a in ()", "a="), ("a in (,)", "a="), ("a in (b,,c)", "a in (,b,c)"), ("a=", "a=")],
+)
+def test_odd_selectors_mean_what_they_mean_to_kubernetes(text: str, same: str) -> None:
+    assert str(LabelSelector.parse(text)) == same

@@ -7,19 +7,15 @@ The grammar is that of `k8s.io/apimachinery/pkg/labels`: ``a=b``, ``a==b``, ``a!
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from drakkar.errors import DrakkarError
+from drakkar.kube.label_syntax import SyntaxProblem, terms
 
-_TOKEN = re.compile(r"\s*(==|=|!=|!|<|>|\(|\)|,|[^\s=!<>(),]+)")
-_QUALIFIED = re.compile(
-    r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-)
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _INT64 = 2**63 - 1
-_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
 class SelectorError(DrakkarError):
@@ -75,7 +71,10 @@ class LabelSelector:
     @staticmethod
     def parse(text: str) -> LabelSelector:
         """Read the query-string form; raises `SelectorError`."""
-        return LabelSelector(tuple(_Parser(text).requirements()))
+        try:
+            return LabelSelector(tuple(Requirement(*term) for term in terms(text)))
+        except SyntaxProblem as problem:
+            raise SelectorError(str(problem), subject=text) from None
 
     @staticmethod
     def from_labels(labels: Mapping[str, str]) -> LabelSelector:
@@ -115,103 +114,6 @@ def _render(requirement: Requirement) -> str:
             return f"!{key}"
         case operator:
             return f"{key}{'>' if operator == 'Gt' else '<'}{values[0]}"
-
-
-class _Parser:
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._tokens = self._split(text)
-        self._at = 0
-
-    @staticmethod
-    def _split(text: str) -> list[str]:
-        tokens, position = [], 0
-        while position < len(text.rstrip()):
-            match = _TOKEN.match(text, position)
-            if match is None:
-                raise SelectorError(f"unable to parse requirement: unexpected character at {position} in {text!r}")
-            tokens.append(match.group(1))
-            position = match.end()
-        return tokens
-
-    def requirements(self) -> Iterable[Requirement]:
-        while self._peek():
-            yield self._requirement()
-            if self._peek() == ",":
-                self._next()
-                if not self._peek():
-                    raise self._error("identifier after ','")
-            elif self._peek():
-                raise self._error("',' or the end")
-
-    def _peek(self) -> str:
-        return self._tokens[self._at] if self._at < len(self._tokens) else ""
-
-    def _next(self) -> str:
-        token = self._peek()
-        self._at += 1
-        return token
-
-    def _error(self, expected: str) -> SelectorError:
-        return SelectorError(
-            f"unable to parse requirement: found '{self._peek()}', expected: {expected}", subject=self._text
-        )
-
-    def _requirement(self) -> Requirement:
-        if self._peek() == "!":
-            self._next()
-            return Requirement(self._key(), "DoesNotExist")
-        key = self._key()
-        match self._peek():
-            case "" | ",":
-                return Requirement(key, "Exists")
-            case "=" | "==":
-                self._next()
-                return Requirement(key, "In", (self._value(),))
-            case "!=":
-                self._next()
-                return Requirement(key, "NotIn", (self._value(),))
-            case ">" | "<" as sign:
-                self._next()
-                value = self._value()
-                if not _INTEGER.fullmatch(value):
-                    raise SelectorError(
-                        f"values[0]: Invalid value: {value!r}: for 'Gt', 'Lt' operators, the value must be an integer"
-                    )
-                return Requirement(key, "Gt" if sign == ">" else "Lt", (value,))
-            case "in" | "notin" as word:
-                self._next()
-                return Requirement(key, "In" if word == "in" else "NotIn", self._set())
-            case _:
-                raise self._error("'=', '!=', '==', 'in', 'notin', '>', '<'")
-
-    def _key(self) -> str:
-        if not _QUALIFIED.fullmatch(self._peek()):
-            raise self._error("a label key")
-        return self._next()
-
-    def _value(self) -> str:
-        if self._peek() in ("", ","):
-            return ""
-        if not _VALUE.fullmatch(self._peek()):
-            raise self._error("a label value")
-        return self._next()
-
-    def _set(self) -> tuple[str, ...]:
-        if self._next() != "(":
-            self._at -= 1
-            raise self._error("'('")
-        values = []
-        while True:
-            if not self._peek():
-                raise self._error("',', or identifier")
-            values.append("" if self._peek() == ")" else self._value())
-            mark = self._next()
-            if mark == ")":
-                return tuple(values)
-            if mark != ",":
-                self._at -= 1
-                raise self._error("',' or ')'")
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,11 +26,10 @@ _POLICIES: Final = ("Foreground", "Background", "Orphan")
 
 
 def _dry_run_problems(values: Sequence[str]) -> list[tuple[str, str, str]]:
-    return [
-        ("dryRun", "FieldValueNotSupported", f'Unsupported value: "{value}": supported values: "All"')
-        for value in values
-        if value != "All"
-    ]
+    if all(value == "All" for value in values):
+        return []
+    shown = msgspec.json.encode(list(values)).decode()
+    return [("dryRun", "FieldValueNotSupported", f'Unsupported value: {shown}: supported values: "All"')]
 
 
 def check_write(call: Call, kind: str, *, apply: bool = False) -> None:
@@ -146,7 +145,7 @@ def list_options(call: Call, *, watch: bool) -> ListOptions:
     if problems:
         raise statuses.invalid_options("ListOptions", problems)
     return ListOptions(
-        version_number(text),
+        version_number(text, listed=not watch),
         match,
         limit,
         query.get("continue", ""),
@@ -156,13 +155,17 @@ def list_options(call: Call, *, watch: bool) -> ListOptions:
     )
 
 
-def version_number(text: str) -> int | None:
-    """A resourceVersion from the query, None if there is none; raises `StatusError` 500, as the real server does."""
+def version_number(text: str, *, listed: bool = False) -> int | None:
+    """A resourceVersion from the query, None if there is none. Raises `StatusError`: 400 for a list, 500 for anything
+    else, as the real server does."""
     if not text:
         return None
     if not (text.isascii() and text.isdigit()):
         why = f'strconv.ParseUint: parsing "{text}": invalid syntax'
-        raise statuses.internal(f'resourceVersion: Invalid value: "{text}": {why}', bare=True)
+        told = f'resourceVersion: Invalid value: "{text}": {why}'
+        raise (
+            statuses.bad_request(f"invalid resource version: {told}") if listed else statuses.internal(told, bare=True)
+        )
     return int(text)
 
 

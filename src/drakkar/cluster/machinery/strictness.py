@@ -191,7 +191,7 @@ def _other_kind(api_version: str, body_kind: str, group_version: str, kind: str)
     if known is None:
         return (
             f'{body_kind} in version "{version}" cannot be handled as a {kind}: no kind "{body_kind}" is registered for'
-            f' version "{api_version}" in scheme "pkg/api/legacyscheme/scheme.go:30"'
+            f' version "{api_version}" in scheme "pkg/runtime/scheme.go:111"'
         )
     if body_kind == kind:
         return f"the API version in the data ({api_version}) does not match the expected API version ({group_version})"

@@ -113,7 +113,7 @@ def check_name(call: Call, obj: dict[str, Any]) -> None:
         )
     if namespace and call.row.namespaced and namespace != call.info.namespace:
         raise statuses.bad_request(
-            f"the namespace of the object ({namespace}) does not match the namespace on the URL ({call.info.namespace})"
+            "the namespace of the provided object does not match the namespace sent on the request"
         )
 
 

@@ -45,13 +45,37 @@ def check_quota_status(new: Json, _: Json) -> Found:
 def _check_quota_spec(spec: Json) -> Found:
     found = _check_amounts(spec, "spec", "hard")
     scopes = spec.get("scopes") or []
-    found += [invalid("spec.scopes", scopes, "unsupported scope") for scope in scopes if scope not in _SCOPES]
+    for scope in scopes:
+        if scope not in _SCOPES:
+            found.append(invalid("spec.scopes", scopes, "unsupported scope"))
+        elif any(not _fits(scope, name) for name in spec.get("hard") or ()):
+            found.append(invalid("spec.scopes", scopes, "unsupported scope applied to resource"))
     for pair in _OPPOSITES:
         if pair <= set(scopes):
             found.append(invalid("spec.scopes", scopes, "conflicting scopes"))
     for requirement in (spec.get("scopeSelector") or {}).get("matchExpressions") or ():
         found += _check_scope_requirement(requirement, "spec.scopeSelector.matchExpressions")
     return found
+
+
+def _fits(scope: str, resource: str) -> bool:
+    """Whether a scope may narrow what is counted of a resource; scopes are about pods, or about claims of volumes."""
+    if resource not in _STANDARD:
+        return True
+    if scope == "VolumeAttributesClass":
+        return resource in _OF_CLAIMS
+    return resource == "pods" or (scope != "BestEffort" and resource in _OF_PODS)
+
+
+_OF_PODS: Final = frozenset({
+    "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory", "ephemeral-storage",
+    "requests.ephemeral-storage", "limits.ephemeral-storage",
+})  # fmt: skip
+_OF_CLAIMS: Final = frozenset({"persistentvolumeclaims", "requests.storage"})
+_STANDARD: Final = _OF_PODS | _OF_CLAIMS | {
+    "pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps", "services.nodeports",
+    "services.loadbalancers",
+}  # fmt: skip
 
 
 def _check_scope_requirement(requirement: Json, path: str) -> Found:

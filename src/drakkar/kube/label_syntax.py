@@ -1,0 +1,232 @@
+"""The text form of label selectors, read as `k8s.io/apimachinery/pkg/labels` reads it, with the same complaints."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+__all__ = ["SyntaxProblem", "Term", "terms"]
+
+_SPECIAL: Final = frozenset("=!(),><")
+_SYMBOLS: Final = frozenset((")", ",", "!", "==", "=", "(", "!=", ">", "<"))
+_OPERATORS: Final = {"=": "In", "==": "In", "!=": "NotIn", "in": "In", "notin": "NotIn", ">": "Gt", "<": "Lt"}
+_BINARY: Final = "in, notin, =, ==, !=, gt, lt"
+_NAME: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_NAME_RE: Final = re.compile(_NAME)
+_DNS: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_DNS_RE: Final = re.compile(_DNS)
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_INT64: Final = 1 << 63
+_LONGEST: Final = 1024  # digits, zeros in front included
+_NO_INTEGER: Final = "for 'Gt', 'Lt' operators, the value must be an integer"
+_ALPHANUMERIC: Final = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an"
+_NAME_WORDS: Final = (
+    f"name part {_ALPHANUMERIC} alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for"
+    f" validation is '{_NAME}')"
+)
+_VALUE_WORDS: Final = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and"
+    " end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is"
+    f" '({_NAME})?')"
+)
+_PREFIX_WORDS: Final = (
+    "prefix part a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and"
+    f" must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_DNS}')"
+)
+_PARTS_WORDS: Final = (
+    f"a valid label key {_ALPHANUMERIC} alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used"
+    f" for validation is '{_NAME}') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+)
+
+
+class SyntaxProblem(ValueError):
+    """A text that is no selector, in Kubernetes' words."""
+
+
+class Term(NamedTuple):
+    """One requirement: key, operator (In, NotIn, Exists, DoesNotExist, Gt, Lt), values."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+def terms(text: str) -> list[Term]:
+    """The requirements of a selector. Raises `SyntaxProblem`."""
+    return list(_Reader(text).terms())
+
+
+class _Token(NamedTuple):
+    kind: str  # "identifier", "end", "error", or the symbol itself
+    text: str
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    at = 0
+    while at < len(text):
+        if text[at] in " \t\r\n":
+            at += 1
+        elif text[at] in _SPECIAL:
+            length = next((size for size in (2, 1) if text[at : at + size] in _SYMBOLS), 0)
+            yield _Token(text[at : at + length], text[at : at + length])
+            at += length
+        else:
+            end = at
+            while end < len(text) and text[end] not in " \t\r\n" and text[end] not in _SPECIAL:
+                end += 1
+            yield _Token("identifier", text[at:end])
+            at = end
+
+
+_END: Final = _Token("end", "")
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._tokens = list(_tokens(text))
+        self._at = 0
+
+    def _ahead(self) -> _Token:
+        return self._tokens[self._at] if self._at < len(self._tokens) else _END
+
+    def _take(self) -> _Token:
+        token = self._ahead()
+        self._at += 1
+        return token
+
+    def terms(self) -> Iterator[Term]:
+        while True:
+            token = self._ahead()
+            if token.kind == "end":
+                return
+            if token.kind not in ("identifier", "!"):
+                raise SyntaxProblem(f"found '{token.text}', expected: !, identifier, or 'end of string'")
+            try:
+                yield self._term()
+            except SyntaxProblem as problem:
+                raise SyntaxProblem(f"unable to parse requirement: {problem}") from None
+            token = self._take()
+            if token.kind == "end":
+                return
+            if token.kind != ",":
+                raise SyntaxProblem(f"found '{token.text}', expected: ',' or 'end of string'")
+            token = self._ahead()
+            if token.kind not in ("identifier", "!"):
+                raise SyntaxProblem(f"found '{token.text}', expected: identifier after ','")
+
+    def _term(self) -> Term:
+        token = self._take()
+        absent = token.kind == "!"
+        if absent:
+            token = self._take()
+        if token.kind != "identifier":
+            raise SyntaxProblem(f"found '{token.text}', expected: identifier")
+        key = token.text
+        complaints = _key_complaints(key)
+        if complaints:
+            raise SyntaxProblem(f"<nil>: Invalid value: {json.dumps(key)}: {'; '.join(complaints)}")
+        if absent:
+            return Term(key, "DoesNotExist")
+        if self._ahead().kind in ("end", ","):
+            return Term(key, "Exists")
+        token = self._take()
+        operator = _OPERATORS.get(token.text)
+        if operator is None:
+            raise SyntaxProblem(f"found '{token.text}', expected: {_BINARY}")
+        values = self._set() if token.text in ("in", "notin") else {self._value()}
+        return Term(key, operator, _checked(key, operator, sorted(values)))
+
+    def _value(self) -> str:
+        if self._ahead().kind in ("end", ","):
+            return ""
+        token = self._take()
+        if token.kind != "identifier":
+            raise SyntaxProblem(f"found '{token.text}', expected: identifier")
+        return token.text
+
+    def _set(self) -> set[str]:
+        token = self._take()
+        if token.kind != "(":
+            raise SyntaxProblem(f"found '{token.text}' expected: '('")
+        token = self._ahead()
+        if token.kind == ")":
+            self._take()
+            return {""}
+        if token.kind not in ("identifier", ","):
+            raise SyntaxProblem(f"found '{token.text}', expected: ',', ')' or identifier")
+        found = self._list()
+        self._take()
+        return found
+
+    def _list(self) -> set[str]:
+        """Identifiers between commas, as far as a closing parenthesis; nothing between two commas is an empty value."""
+        found: set[str] = set()
+        while True:
+            token = self._take()
+            if token.kind == "identifier":
+                found.add(token.text)
+                token = self._ahead()
+                if token.kind == ")":
+                    return found
+                if token.kind != ",":
+                    raise SyntaxProblem(f"found '{token.text}', expected: ',' or ')'")
+            elif token.kind == ",":
+                if not found:
+                    found.add("")
+                token = self._ahead()
+                if token.kind == ")":
+                    return found | {""}
+                if token.kind == ",":
+                    self._take()
+                    found.add("")
+            else:
+                raise SyntaxProblem(f"found '{token.text}', expected: ',', or identifier")
+
+
+def _checked(key: str, operator: str, values: list[str]) -> tuple[str, ...]:
+    problems: list[str] = []
+    if operator in ("Gt", "Lt"):
+        problems += [
+            f"values[{index}]: Invalid value: {json.dumps(value)}: {_NO_INTEGER}"
+            for index, value in enumerate(values)
+            if not _INTEGER.fullmatch(value) or len(value) > _LONGEST or not -_INT64 <= int(value) < _INT64
+        ]
+    for index, value in enumerate(values):
+        complaints = _value_complaints(value)
+        if complaints:
+            problems.append(f"values[{index}][{key}]: Invalid value: {json.dumps(value)}: {'; '.join(complaints)}")
+    if problems:
+        raise SyntaxProblem(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+    return tuple(values)
+
+
+def _key_complaints(key: str) -> list[str]:
+    parts = key.split("/")
+    if len(parts) > 2:
+        return [_PARTS_WORDS]
+    found: list[str] = []
+    if len(parts) == 2:
+        if not parts[0]:
+            found.append("prefix part must be non-empty")
+        else:
+            if len(parts[0].encode()) > 253:
+                found.append("prefix part must be no more than 253 bytes")
+            if not _DNS_RE.fullmatch(parts[0]):
+                found.append(_PREFIX_WORDS)
+    name = parts[-1]
+    if not name:
+        found.append("name part must be non-empty")
+    elif len(name.encode()) > 63:
+        found.append("name part must be no more than 63 bytes")
+    if not _NAME_RE.fullmatch(name):
+        found.append(_NAME_WORDS)
+    return found
+
+
+def _value_complaints(value: str) -> list[str]:
+    found = ["must be no more than 63 bytes"] if len(value.encode()) > 63 else []
+    if value and not _NAME_RE.fullmatch(value):
+        found.append(_VALUE_WORDS)
+    return found
