@@ -383,7 +383,8 @@ class _Checker:
             self.problem(position, f"unexpected failed resolution of '{shown}'")
 
     def fold(self, node: FoldNode) -> Type:
-        items = types.substitute(self.substitution, self.check(node.items), False)
+        items = self.check(node.items)
+        items = types.substitute(self.substitution, items, False)
         start = self.check(node.start)
         first, second = self.variables(node, items)
         self.scopes.append({node.accumulator: start})

@@ -207,6 +207,7 @@ def most_general(first: Type, second: Type) -> Type:
 def _no_more_specific(first: Type, second: Type) -> bool:
     if first.kind in ("dyn", "any", "param"):
         return True
+    first, second = unwrapped(first), unwrapped(second)
     if second.kind in ("dyn", "any", "param") or first.kind != second.kind:
         return False
     if first.kind in ("list", "map", "opaque"):

@@ -20,6 +20,7 @@ from drakkar.cel.values import (
     UInt,
     equal,
     go_name,
+    is_ordered,
     no_overload,
     order,
     size_of,
@@ -38,10 +39,12 @@ _INT_OVERFLOW: Final = Failure("integer overflow")
 _UINT_OVERFLOW: Final = Failure("unsigned integer overflow")
 
 
-def _is_sorted(values: list[Any]) -> bool:
+def _is_sorted(values: list[Any]) -> Any:
     previous = values[0] if values else None
     for value in values[1:]:
-        found = order(previous, value)  # values without order count as sorted
+        found = order(previous, value)  # of different types counts as sorted
+        if type(found) is Failure and not is_ordered(value):
+            return NO_SUCH_OVERLOAD
         if type(found) is int and found > 0:
             return False
         previous = value
@@ -81,7 +84,10 @@ def _extreme(name: str, sign: int) -> Any:
             return Failure(f"{name} called on empty list")
         best = values[0]
         for value in values[1:]:
-            if order(value, best) == sign:  # values without order are passed over
+            found = order(value, best)  # of different types is passed over
+            if type(found) is Failure and not is_ordered(value):
+                return NO_SUCH_OVERLOAD
+            if found == sign:
                 best = value
         return best
 
