@@ -1,4 +1,4 @@
-"""Any history of claims, kills, refusals and processes in the way: nothing is had twice, the end is as the beginning."""
+"""Any history of claims, kills, refusals and processes in the way: nothing is had twice, all is put back."""
 
 from __future__ import annotations
 
