@@ -23,10 +23,8 @@ _WITH_GENERATION: Final = {"DeviceClass", "DeviceTaintRule", "ResourceSlice"}
 def prepare_create(obj: Json) -> Json:
     """The object as it is created: no status, first generation, nothing of features that are off."""
     kind = obj["kind"]
-    if kind == "ResourceClaim":
+    if kind in _WITH_STATUS:
         obj = {**obj, "status": {}}
-    elif kind == "DeviceTaintRule":
-        obj = {name: value for name, value in obj.items() if name != "status"}
     if kind in _WITH_GENERATION:
         obj = {**obj, "metadata": {**(obj.get("metadata") or {}), "generation": 1}}
     return _without_disabled(obj, None)

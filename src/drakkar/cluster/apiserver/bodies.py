@@ -48,18 +48,20 @@ def object_body(call: Call, row: ApiResource | None = None, known: dict[str, Any
     body = call.body
     check_size(body)
     kind = behaviour(row)
-    if isinstance(body, (bytes, bytearray)):
+    if not isinstance(body, dict | bytes):  # from inside the process: no object, and told so as a text would be
+        body = b"" if body is None else bytes(body) if isinstance(body, bytearray) else _encode(body)
+    if isinstance(body, bytes):
         content_type = media_type(call)
         accepted = CUSTOM_TYPES if row.custom else OBJECT_TYPES
         if content_type not in accepted:
             raise statuses.unsupported_body(accepted)
-        decoded = kind.decode(bytes(body), content_type, call.field_validation)
+        decoded = kind.decode(body, content_type, call.field_validation)
     elif row.custom:
-        decoded = kind.shape(private({} if body is None else body), call.field_validation)
+        decoded = kind.shape(private(body), call.field_validation)
     else:
         known = known if row.stored_as is None else None
         try:
-            decoded = kind.shape({} if body is None else body, call.field_validation, known=known)
+            decoded = kind.shape(body, call.field_validation, known=known)
         except DecodeError:  # perhaps only for a tuple or another value that JSON knows how to write
             decoded = kind.shape(private(body), call.field_validation)
     call.warnings += decoded.warnings
