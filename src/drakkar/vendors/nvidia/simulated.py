@@ -92,7 +92,7 @@ class SimulatedMachine:
         self._node = models.node_model(state.model)
         self._server = models.server_model(self._node.server)
         self._product = models.gpu_model(self._node.gpu)
-        self._gpus: tuple[Gpu, ...] | None = None
+        self._gpus: tuple[MachineState, tuple[Gpu, ...]] | None = None  # for the state it was made from
         self._listeners: list[Callable[[MachineEvent], None]] = []
         self._tree_ready = False
         self._tree_lock = threading.Lock()
@@ -179,9 +179,10 @@ class SimulatedMachine:
 
     def gpus(self) -> tuple[Gpu, ...]:
         """All GPUs of the machine by slot, whichever driver has them."""
-        if self._gpus is None:
-            self._gpus = tuple(self._gpu(index) for index in range(len(self._server.gpus)))
-        return self._gpus
+        made, state = self._gpus, self._state
+        if made is None or made[0] is not state:
+            made = self._gpus = state, tuple(self._gpu(index) for index in range(len(self._server.gpus)))
+        return made[1]
 
     def control_nodes(self) -> tuple[DeviceNode, ...]:
         """The nodes every GPU container gets beside its GPU's own."""
@@ -214,11 +215,9 @@ class SimulatedMachine:
         """Takes over what another process did to the machine; True if there was anything."""
         if not self._store.changed():
             return False
-        state = self._store.read()
-        if state is None or state == self._state:
-            return False
         before = set(self.faults())
-        self._take(state)
+        if not self.look_at_file():
+            return False
         events = [MachineEvent("fault", fault.device, fault) for fault in self.faults() if fault not in before]
         for event in events or [MachineEvent("changed")]:
             self._tell(event)
@@ -411,12 +410,14 @@ class SimulatedMachine:
             self.look_at_file()
             yield
 
-    def look_at_file(self) -> None:
-        """Takes over what another process did, without telling."""
+    def look_at_file(self) -> bool:
+        """Takes over what another process did, without telling; True if there was anything."""
         with self._changing:
             state = self._store.read() if self._store.changed() else None
-            if state is not None and state != self._state:
-                self._take(state)
+            if state is None or state == self._state:
+                return False
+            self._take(state)
+            return True
 
     def slot_at(self, address: str) -> int:
         """The slot of the GPU at a bus address. Raises KeyError."""
@@ -505,14 +506,14 @@ class SimulatedMachine:
         self._tell(event)
 
     def _save(self, state: MachineState) -> None:
-        state = msgspec.structs.replace(state, generation=self._state.generation + 1)
-        self._store.write(state)
-        self._take(state)
+        with self._changing:
+            state = msgspec.structs.replace(state, generation=self._state.generation + 1)
+            self._store.write(state)
+            self._take(state)
 
     def _take(self, state: MachineState) -> None:
         with self._tree_lock:  # a tree in the making must not see half of the change
             self._state = state
-            self._gpus = None
             if self._tree_ready:
                 self._tree.show(self)
 
