@@ -241,7 +241,7 @@ class _Checker:
             produced = types.substitute(trial, produced, free_to_dyn=False)
             if result is None:
                 result = produced
-            elif not types.is_dyn(result) and produced is not result:
+            elif not types.is_dyn(result) and produced is not result and not types.exact(produced, result):
                 result = types.DYN
         if result is None:
             shown = [self.text(argument) for argument in arguments]

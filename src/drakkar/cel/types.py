@@ -176,7 +176,7 @@ def _binds(found: Substitution, given: Type, parameter: Type) -> tuple[bool, boo
         return True, True
     bound = found.get(parameter)
     if bound is not None:
-        if given is bound:
+        if given is bound or exact(given, bound):
             return True, True
         if assignable(found, given, bound):
             general = most_general(given, bound)
@@ -188,6 +188,17 @@ def _binds(found: Substitution, given: Type, parameter: Type) -> tuple[bool, boo
         found[parameter] = given
         return True, False
     return False, False
+
+
+def exact(first: Type, second: Type) -> bool:
+    """Whether two types are the same, wherever one has a wrapper and the other the value in it."""
+    first, second = unwrapped(first), unwrapped(second)
+    if first is second:
+        return True
+    if first.kind != second.kind or first.name != second.name or len(first.parameters) != len(second.parameters):
+        return False
+    parts = zip(first.parameters, second.parameters, strict=True)
+    return bool(first.parameters) and all(exact(a, b) for a, b in parts)
 
 
 def _mentions(found: Substitution, parameter: Type, candidate: Type) -> bool:
