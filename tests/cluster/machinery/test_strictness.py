@@ -86,7 +86,7 @@ def test_type_errors(body: str, words: str) -> None:
         (
             '{"apiVersion":"v2"}',
             'Pod in version "v2" cannot be handled as a Pod: no kind "Pod" is registered for version "v2" in scheme '
-            '"pkg/api/legacyscheme/scheme.go:30"',
+            '"pkg/runtime/scheme.go:111"',
         ),
         ("[]", "the object provided is unrecognized (must be of type Pod): "),
         (
