@@ -250,6 +250,9 @@ def _claim_plan(
     total = 0
     for request in shape.requests:
         if request.problem:
+            for ask in request.asks:
+                if ask.all_devices:
+                    _listed(view, label, ask, fit_of_view(view, ask, answers, deadline))
             raise AllocationError(f"claim {label}, {request.problem}", reason="InvalidRequest")
         least: int | None = None
         for ask in request.asks:

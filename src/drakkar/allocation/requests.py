@@ -167,13 +167,13 @@ def _request(raw: Mapping[str, Any], classes: Mapping[str, ClassRecord], feature
             return Request(name, (), bool(alternatives), text)
     if not alternatives:
         ask, problem = _ask(exactly, name, name, name, classes, features)
-        return Request(name, (ask,), False, problem)
-    asks = []
+        return Request(name, () if problem else (ask,), False, problem)
+    asks: list[Ask] = []
     for sub in alternatives:
         own = sub.get("name") or ""
         ask, problem = _ask(sub, own, f"{name}/{own}", name, classes, features)
         if problem:
-            return Request(name, (), True, problem)
+            return Request(name, tuple(asks), True, problem)  # those before it are looked at first
         asks.append(ask)
     return Request(name, tuple(asks), True, "")
 
