@@ -91,3 +91,28 @@ def test_not_enough_evidence_names_the_file_that_would_decide(name: str) -> None
     verdict = survey(load_files(files)).verdict
     assert verdict.cause == UNDECIDED
     assert any(re.search(r"(pods|nodes)/[\w.-]+/", item.text) for item in verdict.evidence), verdict.evidence
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        'desc = "error reading server preface: connection reset by peer"',
+        'desc = "transport: Error while dialing: dial unix /p/dra.sock: connect: connection refused"',
+    ],
+)
+@pytest.mark.parametrize("name", ["10-no-plugin-on-the-node", "37-bound-to-dead-driver"])
+def test_a_plugin_that_left_its_socket_is_gone_as_well(name: str, words: str) -> None:
+    """What a kubelet 1.37 says of a driver killed by SIGKILL, until somebody removes the socket."""
+    files = files_of(name)
+    registered = re.compile(r"DRA driver \S+ is not registered")
+    objects = list(yaml.safe_load_all(files["objects.yaml"]))
+    events = [one for one in objects if one and registered.search(one.get("message") or "")]
+    assert events
+    for event in events:
+        answer = f"NodePrepareResources: rpc error: code = Unavailable desc = connection error: {words}"
+        event["message"] = registered.sub(lambda _, text=answer: text, event["message"])
+    files["objects.yaml"] = yaml.safe_dump_all(objects).encode()
+    wanted = expected(name)
+    found = survey(load_files(files)).verdict
+    assert (found.cause, found.boundary) == (wanted["cause"], wanted["boundary"])
+    assert "does not answer" in found.sentence

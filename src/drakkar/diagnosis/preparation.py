@@ -40,7 +40,7 @@ def unprepared(situation: Situation, pod: Object, uses: list[ClaimUse]) -> Itera
     newest = max(texts, key=lambda text: event_time(texts[text]))
     for pattern, detect in _ANSWERS:
         for text in reversed(list(texts)):
-            match = pattern.search(text) if detect is not _not_registered or text == newest else None
+            match = pattern.search(text) if detect not in _OF_THE_MOMENT or text == newest else None
             if match is None:
                 continue
             found = detect(situation, pod, uses, texts[text], match)
@@ -74,7 +74,32 @@ def _missing_log(situation: Situation, node: str) -> list[Evidence]:
 def _not_registered(
     situation: Situation, pod: Object, uses: list[ClaimUse], event: Object, match: re.Match[str]
 ) -> Finding | None:
-    driver = match[1]
+    node = (pod.get("spec") or {}).get("nodeName", "")
+    sentence = f"the kubelet of {node} knows no DRA driver {match[1]}: no ready plugin of it runs there"
+    return _plugin_gone(situation, pod, uses, event, match[1], "is not registered", sentence)
+
+
+def _not_answering(
+    situation: Situation, pod: Object, uses: list[ClaimUse], event: Object, match: re.Match[str]
+) -> Finding | None:
+    """A killed plugin: its sockets stay, so the kubelet keeps it registered and calls it in vain."""
+    del match
+    node = (pod.get("spec") or {}).get("nodeName", "")
+    allocated = (((use.claim or {}).get("status") or {}).get("allocation") or {} for use in uses)
+    results = (one for each in allocated for one in (each.get("devices") or {}).get("results") or ())
+    for driver in dict.fromkeys(one.get("driver", "") for one in results):
+        found = _plugin_gone(
+            situation, pod, uses, event, driver, "does not answer",
+            f"DRA driver {driver} does not answer the kubelet of {node}: it is registered, nobody serves its socket",
+        )  # fmt: skip
+        if found is not None:
+            return found
+    return None
+
+
+def _plugin_gone(
+    situation: Situation, pod: Object, uses: list[ClaimUse], event: Object, driver: str, state: str, sentence: str
+) -> Finding | None:
     node = (pod.get("spec") or {}).get("nodeName", "")
     evidence = list(_evidence(situation, pod, event))
     plugins = [plugin for plugin in situation.plugin_pods(node) if _serves(situation, plugin, driver)]
@@ -105,7 +130,7 @@ def _not_registered(
             "plugin-died-after-allocation",
             reference(pod),
             f"pod {name_of(pod)} was bound to {node} while a dead plugin's slices were still there: DRA driver {driver}"
-            f" is not registered on {node} since {when}",
+            f" {state} on {node} since {when}",
             tuple(evidence),
             f"bring the plugin on {node} back, or delete pod {name_of(pod)} so that it is scheduled anew",
             affects=affected(situation.snapshot, pod) | {f"Node/{node}"},
@@ -113,7 +138,7 @@ def _not_registered(
     return Finding(
         "plugin-not-registered",
         reference(pod),
-        f"the kubelet of {node} knows no DRA driver {driver}: no ready plugin of it runs there",
+        sentence,
         tuple(evidence),
         f"bring the driver on {node} back (its node plugin, or the process that serves it); the kubelet then retries",
         affects=affected(situation.snapshot, pod) | {f"Node/{node}"},
@@ -205,6 +230,9 @@ def _simple(cause: str, sentence: str, next_step: str, *, confidence: str = "cer
     return detect
 
 
+_OF_THE_MOMENT: Final = frozenset({_not_registered, _not_answering})
+"""What counts only while it is the newest answer: a plugin may have come back since."""
+
 _ANSWERS: Final[tuple[tuple[re.Pattern[str], Detector], ...]] = (
     (
         re.compile(r"no relationship found between node"),
@@ -217,6 +245,7 @@ _ANSWERS: Final[tuple[tuple[re.Pattern[str], Detector], ...]] = (
         ),
     ),
     (re.compile(r"DRA driver (\S+) is not registered"), _not_registered),
+    (re.compile(r"Node(?:Prepare|Unprepare)Resources: rpc error: code = Unavailable desc = "), _not_answering),
     (re.compile(r"old ResourceClaim with same name (\S+) and different UID (\S+) still exists"), _replaced),
     (
         re.compile(r"error getting Compute instance profile info for '([^']+)': Not Supported"),
