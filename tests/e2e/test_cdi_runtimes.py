@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -71,8 +70,8 @@ def test_ctr_run_with_a_device(containerd: RealCluster, native: Path, tmp_path: 
 def device(containerd: RealCluster, native: Path, tmp_path: Path) -> Iterator[Device]:
     made = make_device(tmp_path / "host", containerd.layout.cdi, [str(native / "drakkar-hook")])
     yield made
-    shutil.rmtree(containerd.layout.cdi)
-    containerd.layout.cdi.mkdir()
+    for left in containerd.layout.cdi.iterdir():  # the folder itself is a mount
+        left.unlink()
 
 
 def in_a_pod(containerd: RealCluster, at: Path, container: dict[str, object]) -> list[str]:
