@@ -28,6 +28,8 @@ from drakkar.cel.values import (
 _SECOND: Final = 1_000_000_000
 _CYCLE: Final = 146_097 * 86_400
 """Seconds after which the calendar repeats: 400 years."""
+_TO_EARLIEST: Final = 62_135_596_800 + (292_277_022_400 // 400 * 146_097 + 306) * 86_400
+"""Seconds from the first second that Go's calendar has, 1 March of the year -292277022400, to 1970."""
 _FIRST: Final = YEAR_ONE // _SECOND
 _LAST: Final = YEAR_TEN_THOUSAND // _SECOND - 1
 _UNITS: Final = {
@@ -173,8 +175,9 @@ def _local(stamp: Timestamp, zone: str) -> _Calendar | Failure:
         known = ZoneInfo(zone)
     except (ValueError, OSError, KeyError):
         return Failure(f"unknown time zone {zone}")
-    try:
-        shift = _calendar(seconds).moment.astimezone(known).utcoffset()
+    try:  # before the calendar's first year a zone has its first offset, however far back
+        at = _calendar(seconds).moment if wrapped(seconds) >= _FIRST else _moment(_FIRST + _CYCLE)
+        shift = at.astimezone(known).utcoffset()
     except OverflowError:  # on the edge of Python's calendar: 400 years further in, the rules are the same
         shift = _moment(seconds + (_CYCLE if seconds < 0 else -_CYCLE)).astimezone(known).utcoffset()
     return _calendar(seconds + (shift or timedelta()) // timedelta(seconds=1))
@@ -196,6 +199,8 @@ def _offset(zone: str) -> int | Failure:
 
 
 def _calendar(seconds: int) -> _Calendar:
+    """As Go's calendar counts: 64 bits since 1970, then 64 bits without a sign since a very early March."""
+    seconds = (wrapped(seconds) + _TO_EARLIEST) % (1 << 64) - _TO_EARLIEST
     cycles = 0
     if seconds < _FIRST:
         cycles = (seconds - _FIRST) // _CYCLE
