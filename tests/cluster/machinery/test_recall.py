@@ -41,6 +41,14 @@ def test_pods_of_one_template_share_their_spec_and_are_what_they_would_be_alone(
     assert nameless(alone) == nameless(second)
 
 
+def test_owned_fields_come_in_the_objects_order_whether_its_parts_are_kept_or_too_long() -> None:
+    pods = [_pod(name, command=["x" * size]) for name, size in (("short", 1), ("long", recall.LONGEST))]
+    for pod in pods:
+        pod["metadata"]["labels"] = {"a": "b"}
+    owned = [list(pod["metadata"]["managedFields"][0]["fieldsV1"]) for pod in _made(*pods)]
+    assert owned == [["f:metadata", "f:spec"]] * 2
+
+
 def test_what_is_wrong_with_a_part_is_said_every_time() -> None:
     answers = _made(_pod("a", imagePullPolicy="x"), _pod("b", imagePullPolicy="x"), _pod("c"))
     assert [answer.get("code") for answer in answers] == [422, 422, None]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["all_paths", "attach", "difference", "insert", "intersection", "path_text", "union", "with_parents"]
+__all__ = ["all_paths", "difference", "insert", "intersection", "path_text", "union", "with_parents"]
 
 FieldSet = dict[str, Any]
 Path = tuple[str, ...]
@@ -66,8 +66,10 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
 
 def _without(node: FieldSet, other: FieldSet) -> FieldSet | None:
     """The node without the other's paths; None if nothing is left."""
-    below = difference({key: value for key, value in node.items() if key != SELF}, other)
     member = is_member(node) and not is_member(other)
+    if not node:
+        return {} if member else None
+    below = difference({key: value for key, value in node.items() if key != SELF} if SELF in node else node, other)
     if not below:
         return {} if member else None
     return {SELF: {}, **below} if member else below
@@ -91,11 +93,6 @@ def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
 
 def insert(target: FieldSet, path: Path) -> None:
     """Add a path to a set that is being built (changes `target`)."""
-    attach(target, path, {})
-
-
-def attach(target: FieldSet, path: Path, node: FieldSet) -> None:
-    """Add a whole node (a member with what lies below it) at a path of a set that is being built (changes `target`)."""
     for element in path[:-1]:
         inner = target.get(element)
         if inner is None:
@@ -105,7 +102,7 @@ def attach(target: FieldSet, path: Path, node: FieldSet) -> None:
         target = inner
     last = path[-1]
     present = target.get(last)
-    target[last] = node if present is None else _union_node(present, node)
+    target[last] = {} if present is None else _union_node(present, {})
 
 
 def all_paths(fields: FieldSet, prefix: Path = ()) -> Iterator[Path]:

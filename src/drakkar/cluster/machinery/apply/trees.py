@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from drakkar.cluster.machinery import recall
-from drakkar.cluster.machinery.apply.fieldsets import FieldSet, Path, attach, insert, is_member
+from drakkar.cluster.machinery.apply.fieldsets import FieldSet, is_member, path_text, union
 from drakkar.cluster.machinery.schemas import ATOMIC, MAP, SET, Field, Struct, Type
 
 __all__ = ["Comparison", "Node", "compare", "field_set", "merge", "node_of", "problems", "without"]
@@ -223,9 +223,22 @@ class Comparison:
 
     def changed(self) -> FieldSet:
         """Added and modified paths."""
-        from drakkar.cluster.machinery.apply.fieldsets import union
-
         return union(self.modified, self.added)
+
+    def put(self, element: str, below: Comparison) -> None:
+        """Note what differs below an element."""
+        if below.added:
+            self.added[element] = below.added
+        if below.modified:
+            self.modified[element] = below.modified
+        if below.removed:
+            self.removed[element] = below.removed
+
+    def take(self, other: Comparison) -> None:
+        """Note what differs elsewhere at the same level."""
+        self.added.update(other.added)
+        self.modified.update(other.modified)
+        self.removed.update(other.removed)
 
 
 class _Absent:
@@ -235,77 +248,73 @@ class _Absent:
 _ABSENT: Final = _Absent()
 
 
-def compare(node: Node, before: Any, after: Any, *, new: bool = False) -> Comparison:
-    """Added, modified and removed fields from `before` to `after`. `new`: `before` is the type's zero value."""
+def compare(node: Node, before: Mapping[str, Any], after: Mapping[str, Any], *, new: bool = False) -> Comparison:
+    """Added, modified and removed fields from one object to another. `new`: `before` is the type's zero value."""
+    return _compare_entries(node, before, after, new=new)
+
+
+def _compare_entries(node: Node, left: Mapping[str, Any], right: Mapping[str, Any], *, new: bool = False) -> Comparison:
     found = Comparison()
-    if new:
-        parts = {name: value for name, value in after.items() if name in before and recall.keeps(value)}
-        for name, value in parts.items():
-            _add(found, f"f:{name}", _compared_with_zero(node.field(name) or _DEDUCED, before[name], value))
-        before = {name: value for name, value in before.items() if name not in parts}
-        after = {name: value for name, value in after.items() if name not in parts}
-    _compare(node, before, after, (), found)
+    for name, before in left.items():
+        after = right.get(name, _ABSENT)
+        if before is not after and before != after:
+            child, element = node.field(name) or _DEDUCED, f"f:{name}"
+            if new and recall.keeps(after):
+                found.take(_compared_with_zero(child, before, after, element))
+            else:
+                _compare(child, before, after, element, found)
+    for name, after in right.items():
+        if name not in left:
+            found.added[f"f:{name}"] = _whole(node.field(name) or _DEDUCED, after)
     return found
 
 
-def _compared_with_zero(node: Node, zero: Any, value: dict[str, Any]) -> Comparison:
+def _compared_with_zero(node: Node, zero: Any, value: dict[str, Any], element: str) -> Comparison:
     """The comparison of a part that is the same in many objects; zero values last as long as their types."""
 
     def work() -> Comparison:
-        below = Comparison()
-        _compare(node, zero, value, (_PART,), below)
-        return below
+        found = Comparison()
+        _compare(node, zero, value, element, found)
+        return found
 
-    return recall.once(value, ("compared", id(node), id(zero)), work)
-
-
-_PART: Final = "part"
+    return recall.once(value, ("compared", element, id(node), id(zero)), work)
 
 
-def _add(found: Comparison, element: str, below: Comparison) -> None:
-    for target, fields in (
-        (found.added, below.added),
-        (found.modified, below.modified),
-        (found.removed, below.removed),
-    ):
-        if _PART in fields:
-            target[element] = fields[_PART]
-
-
-def _compare(node: Node, before: Any, after: Any, path: Path, found: Comparison) -> None:
-    if before is after or before == after:
-        return
+def _compare(node: Node, before: Any, after: Any, element: str, found: Comparison) -> None:
+    """Note at `element` how two values differ, which are not equal."""
     if before is _ABSENT:
-        attach(found.added, path, _whole(node, after))
+        found.added[element] = _whole(node, after)
         return
     if after is _ABSENT:
-        attach(found.removed, path, _whole(node, before))
+        found.removed[element] = _whole(node, before)
         return
     kind = _kind(node, before, after)
     if kind in _BRANCHES:
         left: Any = before if isinstance(before, dict) else {}
         right: Any = after if isinstance(after, dict) else {}
         if left or right:
-            _compare_entries(node, left, right, path, found)
+            found.put(element, _compare_entries(node, left, right))
             return
     elif kind != LEAF:
         left, right = (_index(node, value) if isinstance(value, list) else {} for value in (before, after))
         if left or right:
-            _compare_items(node, left, right, path, found)
+            found.put(element, _compare_items(node, left, right))
             return
-    insert(found.modified, path)
+    found.modified[element] = {}
 
 
-def _compare_entries(
-    node: Node, left: Mapping[str, Any], right: Mapping[str, Any], path: Path, found: Comparison
-) -> None:
-    for name, before in left.items():
-        after = right.get(name, _ABSENT)
-        if before is not after and before != after:
-            _compare(node.field(name) or _DEDUCED, before, after, (*path, f"f:{name}"), found)
-    for name, after in right.items():
-        if name not in left:
-            attach(found.added, (*path, f"f:{name}"), _whole(node.field(name) or _DEDUCED, after))
+def _compare_items(node: Node, left: Mapping[str, list[Any]], right: Mapping[str, list[Any]]) -> Comparison:
+    found = Comparison()
+    for element in [*left, *(element for element in right if element not in left)]:
+        olds, news = left.get(element, []), right.get(element, [])
+        if olds == news:
+            continue
+        if len(olds) <= 1 and len(news) <= 1:
+            _compare(node.item, olds[0] if olds else _ABSENT, news[0] if news else _ABSENT, element, found)
+        else:
+            kind = found.removed if len(news) <= 1 else found.added if len(olds) <= 1 else found.modified
+            kind[element] = {}
+    return found
 
 
 def _whole(node: Node, value: Any) -> FieldSet:
@@ -322,21 +331,6 @@ def _whole(node: Node, value: Any) -> FieldSet:
             found[element] = _whole(node.item, items[0]) if len(items) == 1 and kind == ITEMS else {}
         return found
     return {}
-
-
-def _compare_items(
-    node: Node, left: Mapping[str, list[Any]], right: Mapping[str, list[Any]], path: Path, found: Comparison
-) -> None:
-    for element in [*left, *(element for element in right if element not in left)]:
-        olds, news = left.get(element, []), right.get(element, [])
-        place = (*path, element)
-        if len(olds) <= 1 and len(news) <= 1:
-            _compare(node.item, olds[0] if olds else _ABSENT, news[0] if news else _ABSENT, place, found)
-        elif len(olds) > 1 and len(news) > 1:
-            if olds != news:
-                insert(found.modified, place)
-        else:
-            insert(found.removed if len(olds) > 1 else found.added, place)
 
 
 def merge(node: Node, live: Any, applied: Any) -> Any:
@@ -458,8 +452,6 @@ def problems(node: Node, value: Any, path: str = "") -> list[str]:
 
 
 def _item_problems(node: Node, items: list[Any], path: str) -> list[str]:
-    from drakkar.cluster.machinery.apply.fieldsets import path_text
-
     found: list[str] = []
     seen: set[str] = set()
     for index, item in enumerate(items):
