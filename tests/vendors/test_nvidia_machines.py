@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,35 @@ def test_changes_of_another_process_are_seen_by_a_poll(tmp_path: Path) -> None:
     stop()
     other.recover_gpu(0)
     assert one.poll() and len(events) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda one: one.set_time_slice(0, 2),
+        lambda one: one.set_exclusive(0, True),
+        lambda one: one.log_xid(0, 31),
+        lambda one: one.lose_gpu(0),
+        lambda one: one.create_mig(0, "3g.40gb"),
+        lambda one: one.set_persistence("0000:1b:00.0", False),
+    ],
+)
+def test_a_change_keeps_what_another_process_did_just_before(
+    tmp_path: Path, change: Callable[[SimulatedMachine], object]
+) -> None:
+    one, other = machine(tmp_path), machine(tmp_path)
+    other.log_xid(0, 48)
+    other.create_mig(1, "1g.10gb")
+    change(one)
+    assert 48 in one.devices()[0].xids and len(one.devices()[1].mig_instances) == 1
+
+
+@pytest.mark.parametrize("change", ["unload_driver", "load_driver"])
+def test_a_reload_keeps_what_another_process_did_just_before(tmp_path: Path, change: str) -> None:
+    one, other = machine(tmp_path), machine(tmp_path)
+    other.lose_gpu(0)
+    getattr(one, change)()
+    assert one.gpus()[0].lost
 
 
 def test_a_reload_changes_dynamic_majors_and_a_reboot_the_boot(tmp_path: Path) -> None:

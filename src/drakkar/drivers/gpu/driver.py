@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from drakkar.drivers.gpu.kind import gpu_health
 from drakkar.drivers.gpu.mps import MpsDaemons
 from drakkar.drivers.gpu.predecessor import NvidiaCheckpoint
 from drakkar.drivers.gpu.steadiness import Steadiness
@@ -69,7 +68,7 @@ class GpuDriver:
         )
         options = options or PublishOptions()
         self.kind = PassthroughKind(machine, node_name, options, self._mps, self._clock, self._held)
-        self._steadiness = Steadiness(self._clock.monotonic, lambda gpu: gpu_health(gpu).status == "UNHEALTHY")
+        self._steadiness = Steadiness(self._clock.monotonic)
         self.kind.steady = self._steadiness
         self._node = NodeDriver(
             self.kind,

@@ -22,9 +22,9 @@ from drakkar.hardware.machine import DeviceNode
 from drakkar.inventory.slices import Pool
 from drakkar.vendors.nvidia import kernel, mig, published
 from drakkar.vendors.nvidia.gpu import Gpu, MigInstance
+from drakkar.vendors.nvidia.gpu_health import trouble
 from drakkar.vendors.nvidia.machine import NvidiaMachine
 from drakkar.vendors.nvidia.published import DRIVER, PublishOptions
-from drakkar.vendors.nvidia.xids import xid
 
 #: From Volta on clients of several users may share one daemon.
 _MULTI_USER_CAPABILITY = 7
@@ -381,14 +381,6 @@ def _overlapping(board_name: str, minor: int, device: str, start: int, size: int
 
 
 def gpu_health(gpu: Gpu) -> Health:
-    """Unhealthy when it fell off the bus, logged an XID that is not the program's fault, or says so itself."""
-    if gpu.lost:
-        return Health("UNHEALTHY", f"GPU {gpu.bus_id} has fallen off the bus")
-    for code in reversed(gpu.xids):
-        known = xid(code)
-        if known is None or not known.ignored:
-            return Health("UNHEALTHY", f"XID {code}: {known.meaning if known else 'unknown'}")
-    for condition in gpu.conditions:
-        if condition.serious:
-            return Health("UNHEALTHY", condition.message)
-    return Health("HEALTHY")
+    """Unhealthy with the reason why no new work should come to it."""
+    reason = trouble(gpu)
+    return Health("UNHEALTHY", reason) if reason else Health("HEALTHY")

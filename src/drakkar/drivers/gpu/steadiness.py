@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from drakkar.vendors.nvidia.gpu import Condition, Gpu
+from drakkar.vendors.nvidia.gpu_health import trouble
 
 TURNS = 3
 WITHIN_SECONDS = 300.0
@@ -27,10 +28,10 @@ class _History:
 
 
 class Steadiness:
-    """Looks at GPUs again and again; `now` in seconds, `unhealthy` says what keeps new work away from a GPU."""
+    """Looks at GPUs again and again; `now` in seconds."""
 
-    def __init__(self, now: Callable[[], float], unhealthy: Callable[[Gpu], bool]) -> None:
-        self._now, self._unhealthy = now, unhealthy
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
         self._histories: dict[str, _History] = {}
         self._told: frozenset[str] = frozenset()
 
@@ -49,7 +50,7 @@ class Steadiness:
         return bool(self._told) and self._held(self._now()) != self._told
 
     def _note(self, gpu: Gpu, now: float) -> None:
-        bad = self._unhealthy(gpu)
+        bad = bool(trouble(gpu))
         history = self._histories.get(gpu.uuid)
         if history is None:
             if not bad:

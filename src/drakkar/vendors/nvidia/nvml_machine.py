@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import platform
-import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 from drakkar.errors import DrakkarError
 from drakkar.hardware.machine import DeviceNode, Fault, MachineEvent, NodeDescription
 from drakkar.hardware.pci_drivers import PciBus
-from drakkar.vendors.nvidia import kernel, memory_limits, observed, xids
+from drakkar.vendors.nvidia import gpu_health, kernel, memory_limits, observed, programs
 from drakkar.vendors.nvidia.gpu import Gpu, MigInstance
 from drakkar.vendors.nvidia.machine import MpsProgram
 from drakkar.vendors.nvidia.nvml import Library, NvmlDevice, NvmlError, codes, find_library
@@ -29,13 +28,11 @@ from drakkar.vendors.nvidia.nvml.patience import Patience
 from drakkar.vendors.nvidia.xid_history import XidRecord
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-_TOOL_SECONDS = 30
 #: How long NVML is waited for: at the start, in a poll, before and after a change; after how long it counts as hanging.
 _START_SECONDS = 30.0
 _STALL_SECONDS = 0.25
 _CHANGE_SECONDS = 5.0
 _HANGS_SECONDS = 10.0
-_TOOL_PLACES = ("opt/bin", "usr/bin", "usr/sbin", "bin", "sbin", "home/kubernetes/bin/nvidia/bin", ".")
 
 
 def this_machine(
@@ -174,6 +171,10 @@ class NvmlMachine:
         return self._library
 
     @property
+    def _library_path(self) -> Path | None:
+        return self._library.path if self._library is not None else None
+
+    @property
     def system_root(self) -> Path:
         """Root of /proc and /sys."""
         return self._system
@@ -212,13 +213,7 @@ class NvmlMachine:
         found = [self._reason] if self._reason is not None else []
         found += [self._hanging()] if self._hangs else []
         for gpu in self._gpus:
-            if gpu.lost:
-                found.append(Fault("lost", gpu.uuid, 79, f"GPU {gpu.bus_id} has fallen off the bus"))
-            found += [
-                Fault("xid", gpu.uuid, code, xids.kernel_log_line(gpu.bus_id, code))
-                for code in gpu.xids
-                if not (gpu.lost and code == 79)
-            ]
+            found += gpu_health.faults(gpu)
             found += [Fault("mig-part", gpu.uuid, None, _not_published(gpu, one)) for one in gpu.mig_parts]
             found += [Fault(one.kind, gpu.uuid, None, f"GPU {gpu.bus_id}: {one.message}") for one in gpu.conditions]
         return found
@@ -349,27 +344,7 @@ class NvmlMachine:
         gpu = self._gpu(index)
         if self._time_slices.get(gpu.uuid) == interval:
             return
-        places = (self._driver_root / place / "nvidia-smi" for place in _TOOL_PLACES)
-        tool = next((place for place in places if place.is_file()), None)
-        if tool is None:
-            raise DrakkarError(
-                "time slices need nvidia-smi", reason="NoTool", subject=str(self._driver_root), expected="usr/bin"
-            )
-        preload = {"LD_PRELOAD": str(self._library.path)} if self._library is not None else {}
-        arguments = [str(tool), "compute-policy", "-i", gpu.uuid, "--set-timeslice", str(interval)]
-        try:
-            done = subprocess.run(
-                arguments, env=preload, capture_output=True, text=True, timeout=_TOOL_SECONDS, check=False
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            raise DrakkarError(f"nvidia-smi cannot be run: {error}", reason="ToolFailed", subject=gpu.uuid) from error
-        if done.returncode != 0:
-            said = (done.stdout + done.stderr).strip().partition("\n")[0]
-            raise DrakkarError(
-                f"nvidia-smi refuses the time slice: {said or f'exit {done.returncode}'}",
-                reason="ToolFailed",
-                subject=gpu.uuid,
-            )
+        programs.set_time_slice(self._driver_root, self._library_path, gpu.uuid, interval)
         self._time_slices[gpu.uuid] = interval
         self.poll()
 
@@ -407,19 +382,7 @@ class NvmlMachine:
         Raises:
             DrakkarError: there is none below the driver root.
         """
-        places = [self._driver_root / place for place in _TOOL_PLACES]
-        found = next((place for place in places if (place / "nvidia-cuda-mps-control").is_file()), None)
-        if found is None:
-            raise DrakkarError(
-                "sharing by MPS needs nvidia-cuda-mps-control",
-                reason="NoTool",
-                subject=str(self._driver_root),
-                expected="usr/bin",
-            )
-        environment = {"PATH": ":".join(map(str, [*places, "/usr/sbin:/usr/bin:/sbin:/bin"]))}
-        if self._library is not None and self._library.path.parent.is_dir():
-            environment["LD_LIBRARY_PATH"] = str(self._library.path.parent)
-        return MpsProgram((str(found / "nvidia-cuda-mps-control"),), environment, real=True)
+        return programs.mps_control(self._driver_root, self._library_path)
 
     def why_no_memory_limits(self) -> str:
         """By the driver's version, its library, the host's control groups, and whether the host can run our hook."""

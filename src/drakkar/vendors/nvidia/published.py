@@ -15,7 +15,7 @@ from typing import Any, Literal
 from drakkar.inventory import devices as api
 from drakkar.inventory.devices import Attribute, Consumption, CounterSet, PublishedDevice, Taint
 from drakkar.inventory.slices import MAX_VALUES, Pool
-from drakkar.vendors.nvidia import mig
+from drakkar.vendors.nvidia import gpu_health, mig
 from drakkar.vendors.nvidia.gpu import Gpu, MigInstance
 from drakkar.vendors.nvidia.xids import xid
 
@@ -174,11 +174,9 @@ def _with_extras(device: PublishedDevice, gpu: Gpu) -> PublishedDevice:
 
 
 def _health(gpu: Gpu) -> str:
-    """`lost`, `unhealthy` (an XID that is not the program's fault, or what the GPU says itself), else `healthy`."""
     if gpu.lost:
         return "lost"
-    bad = any((known := xid(code)) is None or not known.ignored for code in gpu.xids)
-    return "unhealthy" if bad or any(one.serious for one in gpu.conditions) else "healthy"
+    return "unhealthy" if gpu_health.trouble(gpu) else "healthy"
 
 
 def _taints(gpu: Gpu, options: PublishOptions) -> tuple[Taint, ...]:

@@ -11,20 +11,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import sys
 import threading
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
 from drakkar.errors import DrakkarError
 from drakkar.hardware import tree
 from drakkar.hardware.machine import DeviceNode, Fault, MachineEvent, NodeDescription
-from drakkar.vendors.nvidia import files, labels, memory_limits, mig, models, xids
+from drakkar.vendors.nvidia import files, gpu_health, labels, memory_limits, mig, models, simulated_gpus
 from drakkar.vendors.nvidia.gpu import GPU_MAJOR, Gpu, MigInstance
+from drakkar.vendors.nvidia.gpu_health import LOST_XID
 from drakkar.vendors.nvidia.machine import MpsProgram
 from drakkar.vendors.nvidia.machine_state import GpuState, InstanceState, MachineState, StateFile
 from drakkar.vendors.nvidia.passthrough import NVIDIA_DRIVER
@@ -32,15 +33,9 @@ from drakkar.vendors.nvidia.simulated_pci import SimulatedBus
 from drakkar.vendors.nvidia.simulated_tree import MachineTree
 from drakkar.vendors.nvidia.xid_history import XidRecord
 
-_NAMESPACE = uuid.UUID("8b1f8e0e-9a56-5a0c-9d5b-6f0a3c2d7e41")
-_VBIOS = {
-    "Volta": "88.00.8F.00.03",
-    "Turing": "90.04.38.00.03",
-    "Ampere": "92.00.45.00.05",
-    "Ada Lovelace": "95.02.66.00.02",
-    "Hopper": "96.00.A5.00.01",
-    "Blackwell": "97.00.82.00.1F",
-}
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+
 _KERNELS = {"amd64": "6.8.0-60-generic", "arm64": "6.8.0-1028-nvidia-64k"}
 _OS_IMAGE = "Ubuntu 24.04.2 LTS"
 _PODS = 110
@@ -80,6 +75,19 @@ def build_machine(model_name: str, node_name: str, root: Path, *, seed: int | st
             next_step="use another folder, or the same names as before",
         )
     return SimulatedMachine(root, store, state)
+
+
+def _alone(
+    change: Callable[Concatenate[SimulatedMachine, _Given], _Result],
+) -> Callable[Concatenate[SimulatedMachine, _Given], _Result]:
+    """A change that begins with what others did until now and that no thread sees half of (`changing`)."""
+
+    @functools.wraps(change)
+    def changed(machine: SimulatedMachine, /, *args: _Given.args, **given: _Given.kwargs) -> _Result:
+        with machine.changing():
+            return change(machine, *args, **given)
+
+    return changed
 
 
 class SimulatedMachine:
@@ -130,7 +138,7 @@ class SimulatedMachine:
     @property
     def boot_id(self) -> str:
         """Another one after each `reboot`."""
-        return str(self._uuid(self._state.node, "boot", str(self._state.boots)))
+        return str(simulated_gpus.identity(self._state, self._state.node, "boot", str(self._state.boots)))
 
     @property
     def architecture(self) -> str:
@@ -169,19 +177,23 @@ class SimulatedMachine:
 
     def devices(self) -> Sequence[Gpu]:
         """The GPUs that NVIDIA's driver has, in bus order, lost ones included; none while it is not loaded."""
-        if not self._state.loaded:
+        state = self._state
+        if not state.loaded:
             return ()
-        gpus = self.gpus()
-        if all(gpu.driver == NVIDIA_DRIVER for gpu in self._state.gpus):
+        gpus = self._gpus_of(state)
+        had = [gpu for gpu, own in zip(gpus, state.gpus, strict=True) if own.driver == NVIDIA_DRIVER]
+        if len(had) == len(gpus):
             return gpus
-        had = [gpu for gpu in gpus if self.has_driver(gpu.index)]
         return tuple(dataclasses.replace(gpu, index=index) for index, gpu in enumerate(had))
 
     def gpus(self) -> tuple[Gpu, ...]:
         """All GPUs of the machine by slot, whichever driver has them."""
-        made, state = self._gpus, self._state
+        return self._gpus_of(self._state)
+
+    def _gpus_of(self, state: MachineState) -> tuple[Gpu, ...]:
+        made = self._gpus
         if made is None or made[0] is not state:
-            made = self._gpus = state, tuple(self._gpu(index) for index in range(len(self._server.gpus)))
+            made = self._gpus = state, simulated_gpus.gpus(state, self._server, self._product)
         return made[1]
 
     def control_nodes(self) -> tuple[DeviceNode, ...]:
@@ -204,7 +216,7 @@ class SimulatedMachine:
         """What is wrong now: driver not loaded, GPUs lost, XIDs logged and not yet recovered from."""
         if not self._state.loaded:
             return (Fault("driver-not-loaded", message="the NVIDIA kernel module is not loaded"),)
-        return tuple(fault for gpu in self.gpus() for fault in _gpu_faults(gpu))
+        return tuple(fault for gpu in self.gpus() for fault in gpu_health.faults(gpu))
 
     def subscribe(self, listener: Callable[[MachineEvent], None]) -> Callable[[], None]:
         """Calls `listener` after each change seen in this process; returns the function that ends it."""
@@ -225,12 +237,14 @@ class SimulatedMachine:
 
     # --- what may happen to it --------------------------------------------------------------------------------------
 
+    @_alone
     def lose_gpu(self, index: int) -> None:
         """The GPU falls off the bus: it is still listed, and answers nothing. Its kernel log says XID 79."""
         state = self._gpu_state(index)
-        codes = state.xids if 79 in state.xids else (*state.xids, 79)
+        codes = state.xids if LOST_XID in state.xids else (*state.xids, LOST_XID)
         self._change_gpu(index, msgspec.structs.replace(state, lost=True, xids=codes), "fault")
 
+    @_alone
     def log_xid(self, index: int, code: int) -> None:
         """The GPU logs an XID; codes that are known to need a reset or reboot stay until `recover_gpu`."""
         state = self._gpu_state(index)
@@ -239,11 +253,13 @@ class SimulatedMachine:
         codes = (*(known for known in state.xids if known != code), code)
         self._change_gpu(index, msgspec.structs.replace(state, xids=codes), "fault")
 
+    @_alone
     def recover_gpu(self, index: int) -> None:
         """The GPU is back and healthy, as after a reset or an exchange; its MIG instances are gone with the reset."""
         state = self._gpu_state(index)
         self._change_gpu(index, msgspec.structs.replace(state, lost=False, xids=(), instances=()), "recovered")
 
+    @_alone
     def set_mig_mode(self, index: int, enabled: bool) -> None:
         """Switches MIG mode; off takes all instances with it. DrakkarError if the GPU cannot do MIG."""
         self._board(index)
@@ -253,6 +269,7 @@ class SimulatedMachine:
         changed = msgspec.structs.replace(state, mig_enabled=enabled, instances=(), time_slice=0, exclusive=False)
         self._change_gpu(index, changed, "mig-mode")
 
+    @_alone
     def create_mig(self, index: int, profile: str, start: int | None = None) -> MigInstance:
         """Makes a MIG instance as `nvidia-smi mig -cgi … -C` does, where the driver would put it or at `start`.
 
@@ -285,6 +302,7 @@ class SimulatedMachine:
         )
         return next(one for one in self.gpus()[self._slot(index)].mig_instances if one.start == place)
 
+    @_alone
     def destroy_mig(self, index: int, gpu_instance: int) -> None:
         """Destroys the GPU instance with this id and its compute instance; DrakkarError if there is none."""
         state = self._gpu_state(index)
@@ -298,6 +316,7 @@ class SimulatedMachine:
         left = tuple(one for one in state.instances if one.start != places[gpu_instance])
         self._change_gpu(index, msgspec.structs.replace(state, instances=left), "partition-destroyed")
 
+    @_alone
     def set_time_slice(self, index: int, interval: int) -> None:
         """Sets the compute policy's time slice: 0 default, 1 short, 2 medium, 3 long."""
         state = self._gpu_state(index)
@@ -306,6 +325,7 @@ class SimulatedMachine:
         if state.time_slice != interval:
             self._change_gpu(index, msgspec.structs.replace(state, time_slice=interval), "compute-policy")
 
+    @_alone
     def set_exclusive(self, index: int, exclusive: bool) -> None:
         """Sets the compute mode: exclusive for one process, or the default."""
         state = self._gpu_state(index)
@@ -337,11 +357,13 @@ class SimulatedMachine:
         """What containers are held to now: container to GPU UUID to MiB. A limit goes with its container."""
         return memory_limits.of_simulated(self.driver_root)
 
+    @_alone
     def unload_driver(self) -> None:
         """Removes the kernel module: no GPU answers, MIG instances are lost."""
         gpus = tuple(map(self._forgotten, self._state.gpus))
         self._change(msgspec.structs.replace(self._state, loaded=False, gpus=gpus), MachineEvent("driver-unloaded"))
 
+    @_alone
     def load_driver(self, version: str | None = None, cuda: str | None = None) -> None:
         """Loads the kernel module, perhaps another version; dynamic majors come out different from before."""
         state = self._state
@@ -357,6 +379,7 @@ class SimulatedMachine:
         )
         self._change(changed, MachineEvent("driver-loaded"))
 
+    @_alone
     def reboot(self) -> None:
         """Another boot: MIG instances and XIDs are gone, lost GPUs are back, MIG mode survives on Ampere only."""
         gpus = tuple(
@@ -396,7 +419,8 @@ class SimulatedMachine:
         root = self.driver_root
         if not self._tree.shows_bus:
             with self._tree_lock:
-                self._tree.show(self, bus=True)
+                if not self._tree.shows_bus:
+                    self._tree.show(self, bus=True)
         return root
 
     def become(self, state: MachineState) -> None:
@@ -438,11 +462,11 @@ class SimulatedMachine:
         """Whether the driver keeps the GPU initialised while nobody uses it."""
         return self._state.gpus[self.slot_at(address)].persistence
 
+    @_alone
     def set_persistence(self, address: str, enabled: bool) -> None:
         """Switches persistence mode."""
-        with self.changing():
-            slot = self.slot_at(address)
-            self._save(self._state.with_gpu(slot, msgspec.structs.replace(self._state.gpus[slot], persistence=enabled)))
+        slot = self.slot_at(address)
+        self._save(self._state.with_gpu(slot, msgspec.structs.replace(self._state.gpus[slot], persistence=enabled)))
 
     def without_library(self) -> contextlib.AbstractContextManager[None]:
         """Nothing to let go: its answers come from no library."""
@@ -492,10 +516,9 @@ class SimulatedMachine:
     def _change_gpu(self, index: int, gpu: GpuState, kind: str) -> None:
         slot = self._slot(index)
         before = self.gpus()[slot]
-        known = set(_gpu_faults(before))
-        with self.changing():
-            self._save(self._state.with_gpu(slot, gpu))
-        new = [fault for fault in _gpu_faults(self.gpus()[slot]) if fault not in known]
+        known = set(gpu_health.faults(before))
+        self._save(self._state.with_gpu(slot, gpu))
+        new = [fault for fault in gpu_health.faults(self.gpus()[slot]) if fault not in known]
         for fault in new if kind == "fault" else ():
             self._tell(MachineEvent("fault", before.uuid, fault))
         if not new or kind != "fault":
@@ -521,62 +544,6 @@ class SimulatedMachine:
         for listener in tuple(self._listeners):
             listener(event)
 
-    def _uuid(self, *parts: str) -> uuid.UUID:
-        return uuid.uuid5(_NAMESPACE, "/".join((self._state.seed, *parts)))
-
-    def _gpu(self, index: int) -> Gpu:
-        slot = self._server.gpus[index]
-        state = self._state.gpus[index]
-        product = self._product
-        own = self._uuid(self._state.node, "gpu", str(index))
-        fabric = self._server.fabric if product.fabric else None
-        cluster = fabric.clusterUUID if fabric else None
-        minor = slot.minor if state.minor is None else state.minor
-        return Gpu(
-            uuid=f"GPU-{own}",
-            model=product.productName,
-            bus_id=slot.busId,
-            pcie_root=slot.pcieRoot,
-            numa_node=slot.numa if slot.numa >= 0 else None,
-            nodes=(DeviceNode(f"/dev/nvidia{minor}", self._state.majors["nvidia"], minor),),
-            lost=state.lost,
-            index=index,
-            minor=minor,
-            product=product,
-            driver_version=self._state.driver_version,
-            cuda_version=self._state.cuda_version,
-            serial=f"165{own.int % 10**10:010d}",
-            vbios=_VBIOS[product.architecture],
-            module_id=slot.moduleId,
-            addressing_mode=product.addressingMode,
-            cluster_uuid=str(self._uuid("rack")) if cluster == "rack" else cluster,
-            clique_id=fabric.cliqueId if fabric else None,
-            mig_enabled=state.mig_enabled,
-            mig_instances=tuple(self._instance(own, minor, one) for one in state.instances),
-            xids=state.xids,
-            time_slice=state.time_slice,
-            exclusive=state.exclusive,
-        )
-
-    def _instance(self, gpu: uuid.UUID, minor: int, state: InstanceState) -> MigInstance:
-        assert self._product.mig is not None
-        board = mig.board(self._product.mig.profiles)
-        profile = board.profile(state.profile)
-        gi = board.instance_id(profile, state.start)
-        caps = self._state.majors["nvidia-caps"]
-        return MigInstance(
-            uuid=f"MIG-{uuid.uuid5(gpu, f'{gi}/0/{profile.id}')}",
-            profile=profile,
-            start=state.start,
-            gpu_instance=gi,
-            compute_instance=0,
-            nodes=(
-                DeviceNode(f"/dev/nvidia{minor}", self._state.majors["nvidia"], minor),
-                files.capability_node(caps, mig.gpu_instance_capability(minor, gi)),
-                files.capability_node(caps, mig.compute_instance_capability(minor, gi, 0)),
-            ),
-        )
-
 
 def _majors(but_not: Mapping[str, int] | None = None) -> dict[str, int]:
     """Character majors of the driver: NVIDIA's own for the GPUs unless this host has real ones, dynamic ones else."""
@@ -587,13 +554,3 @@ def _majors(but_not: Mapping[str, int] | None = None) -> dict[str, int]:
     free = [major for major in tree.free_majors(names).values() if major not in taken]
     majors = dict(zip([*files.DYNAMIC_DRIVERS, "nvidia"], free, strict=False))
     return majors if gpu is None else majors | {"nvidia": gpu}
-
-
-def _gpu_faults(gpu: Gpu) -> list[Fault]:
-    found = []
-    if gpu.lost:
-        found.append(Fault("lost", gpu.uuid, 79, f"GPU {gpu.bus_id} has fallen off the bus"))
-    for code in gpu.xids:
-        if not (gpu.lost and code == 79):
-            found.append(Fault("xid", gpu.uuid, code, xids.kernel_log_line(gpu.bus_id, code)))
-    return found

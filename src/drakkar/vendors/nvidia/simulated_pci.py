@@ -221,6 +221,8 @@ class PciTree:
         self._shown: dict[object, object] = {}
         self._groups: set[int] = set()
         self.wanted = False
+        #: Whether the files are there; `wanted` is true before that, in the thread that makes them.
+        self.made = False
 
     def forget(self) -> None:
         """The tree was made anew."""
@@ -271,6 +273,7 @@ class PciTree:
         self._groups = set(groups)
         if self._changed("processes", state.processes):
             self._show_processes(state, root)
+        self.made = True
 
     def _changed(self, part: object, now: object) -> bool:
         if part in self._shown and self._shown[part] == now:

@@ -29,7 +29,7 @@ class MachineTree:
     @property
     def shows_bus(self) -> bool:
         """Whether the files of the PCI bus are in it."""
-        return self._pci.wanted
+        return self._pci.made
 
     def show(self, machine: SimulatedMachine, *, bus: bool = False) -> None:
         """Make the tree agree with the machine's state; with the PCI bus from the first time that `bus` is true."""
