@@ -7,19 +7,9 @@ Cost and errors of such expressions depend on nothing but the values read, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from drakkar.cel.expressions import (
-    CallNode,
-    FoldNode,
-    IdentNode,
-    ListNode,
-    LiteralNode,
-    MapNode,
-    SelectNode,
-    StructNode,
-)
+from drakkar.cel.expressions import CallNode, IdentNode, LiteralNode, SelectNode, children
 
 _INDEX: Final = ("_[_]", "_[?_]", "_?._")
 _SINGLE: Final = ("driver", "allowMultipleAllocations")
@@ -45,7 +35,7 @@ def reads_of(root: Any) -> tuple[Read, ...] | None:
         if path is None:
             if isinstance(node, IdentNode) and node.name == "device":
                 return None
-            stack += _children(node)
+            stack += children(node)
             continue
         if len(path) == 2 and path[1] in _SINGLE:
             found.add(Read(path[1], "", ""))
@@ -78,23 +68,3 @@ def _path(node: Any) -> list[str] | None:
     if node.name != "device" or not keys:
         return None
     return ["device", *reversed(keys)]
-
-
-def _children(node: Any) -> Iterator[Any]:
-    if isinstance(node, SelectNode):
-        yield node.operand
-    elif isinstance(node, CallNode):
-        if node.target is not None:
-            yield node.target
-        yield from node.arguments
-    elif isinstance(node, ListNode):
-        yield from node.elements
-    elif isinstance(node, MapNode):
-        for key, value, _, _ in node.entries:
-            yield key
-            yield value
-    elif isinstance(node, StructNode):
-        for _, value, _, _ in node.fields:
-            yield value
-    elif isinstance(node, FoldNode):
-        yield from (node.items, node.start, node.condition, node.step, node.result)

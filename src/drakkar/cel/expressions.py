@@ -7,6 +7,7 @@ parser's limit counts, `start` and `end` the text a node came from (kept for the
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -152,3 +153,30 @@ class FoldNode(Node):
         self.result = result
         self.is_bind = is_bind
         self.macro = macro
+
+
+def children(node: Node) -> Sequence[Node]:
+    """The nodes right below one, in the order in which they stand in the text."""
+    match node:
+        case CallNode():
+            return node.arguments if node.target is None else [node.target, *node.arguments]
+        case SelectNode():
+            return [node.operand]
+        case ListNode():
+            return node.elements
+        case MapNode():
+            return [part for entry in node.entries for part in entry[:2]]
+        case StructNode():
+            return [value for _, value, _, _ in node.fields]
+        case FoldNode():
+            return [node.items, node.start, node.condition, node.step, node.result]
+    return []
+
+
+def nodes_of(root: Node) -> Iterator[Node]:
+    """A node and everything below it, wholes before their parts."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack += reversed(children(node))

@@ -12,16 +12,7 @@ from typing import Final
 
 from drakkar.cel import types
 from drakkar.cel.errors import Kind
-from drakkar.cel.expressions import (
-    CallNode,
-    FoldNode,
-    ListNode,
-    LiteralNode,
-    MapNode,
-    Node,
-    SelectNode,
-    StructNode,
-)
+from drakkar.cel.expressions import CallNode, ListNode, LiteralNode, MapNode, Node, children
 from drakkar.cel.libraries.format_strings import FormatProblem, check_format
 from drakkar.cel.libraries.regex import compile_pattern
 from drakkar.cel.libraries.times import parse_duration, parse_timestamp
@@ -46,27 +37,11 @@ def validate(root: Node, watched: Sequence[Node]) -> list[Problem]:
         node, formatted = stack.pop()
         formatted = formatted or (isinstance(node, CallNode) and node.function == "format")
         visited.append((node, formatted))
-        stack += [(child, formatted) for child in _children(node)]
+        stack += [(child, formatted) for child in children(node)]
     # Parts before the whole: of two problems in one place that of the part is told first.
     for node, formatted in reversed(visited):
         found += _problems(node, formatted)
     return found
-
-
-def _children(node: Node) -> list[Node]:
-    if isinstance(node, CallNode):
-        return [*node.arguments, *([node.target] if node.target is not None else [])]
-    if isinstance(node, SelectNode):
-        return [node.operand]
-    if isinstance(node, ListNode):
-        return node.elements
-    if isinstance(node, MapNode):
-        return [part for entry in node.entries for part in entry[:2]]
-    if isinstance(node, StructNode):
-        return [value for _, value, _, _ in node.fields]
-    if isinstance(node, FoldNode):
-        return [node.items, node.start, node.condition, node.step, node.result]
-    return []
 
 
 def _problems(node: Node, formatted: bool) -> Iterator[Problem]:

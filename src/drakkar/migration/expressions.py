@@ -13,7 +13,17 @@ from functools import lru_cache
 from typing import Any, Final
 
 from drakkar.cel import CelError, device_environment
-from drakkar.cel.expressions import CallNode, FoldNode, IdentNode, ListNode, LiteralNode, MapNode, Node, SelectNode
+from drakkar.cel.expressions import (
+    CallNode,
+    FoldNode,
+    IdentNode,
+    ListNode,
+    LiteralNode,
+    Node,
+    SelectNode,
+    children,
+    nodes_of,
+)
 
 __all__ = ["Lookup", "compiled", "lookups", "or_over", "root_of"]
 
@@ -85,7 +95,7 @@ def lookups(expression: str, *, guards: frozenset[Path] = frozenset()) -> tuple[
 def or_over(expression: str, name: str) -> list[str]:
     """The literals that one `||` compares an attribute of this name with, if there are at least two."""
     root = root_of(expression)
-    for node in _all(root) if root is not None else ():
+    for node in nodes_of(root) if root is not None else ():
         if isinstance(node, CallNode) and node.function == "_||_":
             values = [value for operand in node.arguments for value in _compared_with(operand, name)]
             if len(set(values)) > 1:
@@ -110,7 +120,7 @@ def _walk(
     elif isinstance(node, FoldNode):
         yield from _fold(node, guards, bound)
     else:
-        for child in _children(node):
+        for child in children(node):
             yield from _walk(child, guards, bound)
 
 
@@ -257,23 +267,3 @@ def _compared_with(node: Node, name: str) -> Iterator[str]:
     elif node.function == "_&&_":
         for operand in node.arguments:
             yield from _compared_with(operand, name)
-
-
-def _all(node: Node) -> Iterator[Node]:
-    yield node
-    for child in _children(node):
-        yield from _all(child)
-
-
-def _children(node: Node) -> list[Node]:
-    if isinstance(node, CallNode):
-        return [*([node.target] if node.target is not None else []), *node.arguments]
-    if isinstance(node, SelectNode):
-        return [node.operand]
-    if isinstance(node, ListNode):
-        return node.elements
-    if isinstance(node, MapNode):
-        return [side for entry in node.entries for side in entry[:2]]
-    if isinstance(node, FoldNode):
-        return [node.items, node.start, node.condition, node.step, node.result]
-    return []
