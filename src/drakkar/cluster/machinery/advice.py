@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["warnings"]
+__all__ = ["UNASKED", "warnings"]
 
 Json = dict[str, Any]
 _TEMPLATES: Final = {
@@ -33,13 +33,17 @@ def warnings(group: str, kind: str, new: Json, old: Json | None = None) -> list[
     return []
 
 
-_REVIEWS: Final = {
-    "authentication.k8s.io": ("selfsubjectreviews", "tokenreviews"),
-    "authorization.k8s.io": (
-        "localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews",
-    ),
-}  # fmt: skip
-"""What no webhook is asked about."""
+UNASKED: Final = frozenset(
+    {
+        ("authentication.k8s.io", "selfsubjectreviews"),
+        ("authentication.k8s.io", "tokenreviews"),
+        ("authorization.k8s.io", "localsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectrulesreviews"),
+        ("authorization.k8s.io", "subjectaccessreviews"),
+    }
+)
+"""Groups and resources that no webhook and no policy is asked about: a cluster could lock itself out."""
 
 
 def _rules_without_effect(configuration: Json) -> list[str]:
@@ -50,14 +54,11 @@ def _rules_without_effect(configuration: Json) -> list[str]:
             if "*" in groups or "*" in resources:
                 continue
             named = dict.fromkeys(
-                f"{resource}.{group}"
-                for group in groups
-                for resource in resources
-                if resource in _REVIEWS.get(group, ())
+                f"{resource}.{group}" for group in groups for resource in resources if (group, resource) in UNASKED
             )
             place = f"webhooks[{index}].rules[{number}]"
             words = "is excluded from admission webhooks; this rule will have no effect"
-            found += [f"{place}: {name} {words}" for name in dict.fromkeys(named)]
+            found += [f"{place}: {name} {words}" for name in named]
     return found
 
 

@@ -2,6 +2,7 @@
 
 Objects are what their JSON is, without types. The request and the namespace have declared fields, so that a mistake in
 their names is told when the policy is written. `params`, `authorizer` and `variables` are there for who declares them.
+What one evaluation may cost, and which messages count, is the same for rules of custom resources.
 """
 
 from __future__ import annotations
@@ -14,9 +15,21 @@ from drakkar.cel.libraries.catalog import libraries_for
 from drakkar.cel.signatures import Library
 from drakkar.cel.types import Type
 
-__all__ = ["AUTHORIZER", "Declared", "compiled", "environment"]
+__all__ = [
+    "AUTHORIZER", "BUDGET", "CALL_LIMIT", "CONDITIONS_BUDGET", "OUT_OF_BUDGET", "VERSION", "Compiler", "Declared",
+    "compiled", "environment", "proper_message",
+]  # fmt: skip
 
-_VERSION: Final = 37
+VERSION: Final = 37
+"""The minor version of Kubernetes whose libraries count."""
+CALL_LIMIT: Final = 1_000_000
+"""What one expression may cost,"""
+BUDGET: Final = 10_000_000
+"""all of one policy or schema together,"""
+CONDITIONS_BUDGET: Final = 2_500_000
+"""and all match conditions."""
+OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
+_LONGEST_MESSAGE: Final = 5 * 1024
 AUTHORIZER: Final = types.make("struct", "kubernetes.authorization.Authorizer")
 RESOURCE_CHECK: Final = types.make("struct", "kubernetes.authorization.ResourceCheck")
 _STRINGS: Final = types.list_of(types.STRING)
@@ -136,7 +149,7 @@ def _made(declared: Declared, extra: Sequence[Library]) -> Environment:
     if declared.variables is not None:
         variables["variables"] = _struct("variables")
         structs["kubernetes.variables"] = dict(declared.variables)
-    return Environment([*libraries_for(_VERSION, includes=True), *extra], variables, structs=structs)
+    return Environment([*libraries_for(VERSION, includes=True), *extra], variables, structs=structs)
 
 
 def compiled(
@@ -153,3 +166,32 @@ def compiled(
         words = wanted[0] if len(wanted) == 1 else f"one of [{' '.join(wanted)}]"
         return CelError(f"must evaluate to {words} but got {shown}", "compile", expression=text)
     return program
+
+
+class Compiler:
+    """Compiles the expressions of one policy in their order; a variable is known to those after it, by the type it
+    turned out to have."""
+
+    def __init__(self, spec: Mapping[str, Any], libraries: Sequence[Library] = ()) -> None:
+        self._params = spec.get("paramKind") is not None
+        self._variables: dict[str, Type] | None = {} if spec.get("variables") else None
+        self._libraries = libraries
+
+    def compiled(self, text: str, *results: Type, authorizer: bool = True) -> Program | CelError:
+        """The expression, or what is wrong with it."""
+        variables = None if self._variables is None else dict(self._variables)
+        declared = Declared(params=self._params, authorizer=authorizer, variables=variables)
+        return compiled(text, declared, results, self._libraries)
+
+    def variable(self, name: str, text: str) -> Program | CelError:
+        """The same for a variable, which it declares."""
+        program = self.compiled(text)
+        if self._variables is not None:
+            self._variables[name] = types.DYN if isinstance(program, CelError) else program.type
+        return program
+
+
+def proper_message(value: Any) -> str:
+    """What a message expression gave, if it is a message: one line of reasonable length; else ""."""
+    text = value.strip() if isinstance(value, str) else ""
+    return text if "\n" not in text and len(text.encode()) <= _LONGEST_MESSAGE else ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from drakkar.api.fields import FieldError
 from drakkar.cluster.apiserver.admission import claims, limits, namespaces, nodes, pods, quotas, services
-from drakkar.cluster.apiserver.admission.asked import Asked
+from drakkar.cluster.apiserver.admission.asked import GROUP, Asked
 from drakkar.cluster.apiserver.calls import Call
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ Value = dict[str, Any]
 Mutator = Callable[[Call, str, Value, Value | None], Value]
 Judge = Callable[[Call, str, Value | None, Value | None], None]
 Checker = Callable[[Call, str, Value, Value | None], list[FieldError]]
-
-_GROUP: Final = "admissionregistration.k8s.io"
-
 
 _MUTATORS: Final[dict[str, tuple[Mutator, ...]]] = {
     "pods": (
@@ -66,9 +63,9 @@ class Admission:
     def __init__(self, server: ApiServer) -> None:
         self._server = server
         store = server.store
-        self._bindings = store.collection(f"validatingadmissionpolicybindings.{_GROUP}")
-        self._mutating = store.collection(f"mutatingwebhookconfigurations.{_GROUP}")
-        self._validating = store.collection(f"validatingwebhookconfigurations.{_GROUP}")
+        self._bindings = store.collection(f"validatingadmissionpolicybindings.{GROUP}")
+        self._mutating = store.collection(f"mutatingwebhookconfigurations.{GROUP}")
+        self._validating = store.collection(f"validatingwebhookconfigurations.{GROUP}")
         self._callouts: Callouts | None = None
         self._webhooks: dict[str, Webhooks] = {}
         self.promised: list[Value] = []
@@ -133,12 +130,14 @@ class Admission:
             await self._hooks(self._validating).validate(asked)
         quotas.judge(call, operation, obj, old)
 
-    async def change(self, call: Call, operation: str, obj: Value | None, old: Value | None = None) -> Value | None:
+    async def change(
+        self, call: Call, operation: str, obj: Value | None, old: Value | None = None, *, name: str | None = None
+    ) -> Value | None:
         """The first stage for what is no stored object: a subresource's own kind, a connection, a deletion. `obj` as
         the webhooks left it; raises `StatusError`."""
         if not len(self._mutating):
             return obj
-        asked = Asked(call, operation, obj, old)
+        asked = Asked(call, operation, obj, old, name)
         return await self._hooks(self._mutating).mutate(asked, lambda now: now)
 
     async def judge(
@@ -160,8 +159,7 @@ class Admission:
 
     async def admit_deletion(self, call: Call, old: Value, *, name: str | None = None) -> None:
         """Both stages for an object that shall go; `name` is empty if a collection goes."""
-        if len(self._mutating):
-            await self._hooks(self._mutating).mutate(Asked(call, "DELETE", None, old, name), lambda now: now)
+        await self.change(call, "DELETE", None, old, name=name)
         await self.judge(call, "DELETE", None, old, name=name)
 
     def stored(self, call: Call) -> None:

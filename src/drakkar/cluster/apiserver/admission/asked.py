@@ -15,11 +15,13 @@ from drakkar.cluster.apiserver.calls import Call
 from drakkar.cluster.apiserver.conversions import to_served
 from drakkar.cluster.apiserver.resources import ApiResource
 
-__all__ = ["Asked", "Value", "equivalents"]
+__all__ = ["GROUP", "Asked", "Value", "equivalents", "request_of"]
 
 Value = dict[str, Any]
 Gvk = tuple[str, str, str]
 
+GROUP: Final = "admissionregistration.k8s.io"
+"""The kinds that say who is asked."""
 _OPTIONS: Final = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 _META: Final = "meta.k8s.io/v1"
 

@@ -9,26 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from drakkar.cluster.apiserver import statuses
-from drakkar.cluster.apiserver.admission.asked import Asked, Value, equivalents
+from drakkar.cluster.apiserver.admission.asked import Asked, equivalents
 from drakkar.cluster.apiserver.resources import ApiResource
 from drakkar.kube.selectors import LabelSelector
 
-EXCLUDED: Final = frozenset(
-    {
-        ("authentication.k8s.io", "selfsubjectreviews"),
-        ("authentication.k8s.io", "tokenreviews"),
-        ("authorization.k8s.io", "localsubjectaccessreviews"),
-        ("authorization.k8s.io", "selfsubjectaccessreviews"),
-        ("authorization.k8s.io", "selfsubjectrulesreviews"),
-        ("authorization.k8s.io", "subjectaccessreviews"),
-    }
-)
-"""What nobody may stand in the way of: a cluster could lock itself out."""
+__all__ = ["matched", "matches"]
 
 
 def matched(asked: Asked, constraints: Mapping[str, Any]) -> ApiResource | None:
@@ -132,6 +122,3 @@ def _selector(selector: Mapping[str, Any]) -> LabelSelector:
 @lru_cache(maxsize=512)
 def _parsed(text: bytes) -> LabelSelector:
     return LabelSelector.from_object(msgspec.json.decode(text))
-
-
-__all__ = ["EXCLUDED", "Value", "matched", "matches"]

@@ -14,26 +14,31 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from drakkar.cel import CelError, Program, types
-from drakkar.cel.types import Type
 from drakkar.cel.values import Failure
 from drakkar.cluster.apiserver import statuses
 from drakkar.cluster.apiserver.admission import authorizing, matching
-from drakkar.cluster.apiserver.admission.asked import Asked, Value, request_of
+from drakkar.cluster.apiserver.admission.asked import GROUP, Asked, Value, request_of
 from drakkar.cluster.apiserver.calls import key_of
+from drakkar.cluster.apiserver.conversions import to_served
 from drakkar.cluster.apiserver.resources import ApiResource
-from drakkar.cluster.machinery.expressions import Declared, compiled
+from drakkar.cluster.machinery.advice import UNASKED
+from drakkar.cluster.machinery.expressions import (
+    BUDGET,
+    CALL_LIMIT,
+    CONDITIONS_BUDGET,
+    OUT_OF_BUDGET,
+    Compiler,
+    Declared,
+    compiled,
+    proper_message,
+)
 from drakkar.kube.selectors import LabelSelector
 
 if TYPE_CHECKING:
     from drakkar.cluster.apiserver.server import ApiServer
 
-POLICIES: Final = "validatingadmissionpolicies.admissionregistration.k8s.io"
-BINDINGS: Final = "validatingadmissionpolicybindings.admissionregistration.k8s.io"
-_CALL_LIMIT: Final = 1_000_000
-_BUDGET: Final = 10_000_000
-_CONDITIONS_BUDGET: Final = 2_500_000
-_LONGEST_MESSAGE: Final = 5 * 1024
-_OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
+POLICIES: Final = f"validatingadmissionpolicies.{GROUP}"
+BINDINGS: Final = f"validatingadmissionpolicybindings.{GROUP}"
 _CODES: Final = {"Unauthorized": 401, "Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413}
 
 Compiled = Program | CelError
@@ -87,7 +92,7 @@ def judge(asked: Asked) -> None:
     All policies are asked, so that none of their warnings is lost; the first denial is told.
     """
     row = asked.row
-    if row.group == "admissionregistration.k8s.io" or (row.group, row.plural) in matching.EXCLUDED:
+    if row.group == GROUP or (row.group, row.plural) in UNASKED:
         return
     denied: tuple[str, str] | None = None
     for policy, bindings in _of(asked.call.server):
@@ -147,7 +152,7 @@ def _denials(asked: Asked, seen: ApiResource, policy: _Policy, spec: Value) -> I
 
 
 def _evaluate(policy: _Policy, bindings: Value) -> Iterator[tuple[str, str, bool]]:
-    purse = _Purse(_CONDITIONS_BUDGET)
+    purse = _Purse(CONDITIONS_BUDGET)
     failures: list[str] = []
     try:
         for text, program in policy.conditions:
@@ -160,12 +165,12 @@ def _evaluate(policy: _Policy, bindings: Value) -> Iterator[tuple[str, str, bool
             if policy.fails:
                 yield failures[0] if len(failures) == 1 else f"[{', '.join(failures)}]", "Invalid", False
             return
-        purse = _Purse(_BUDGET)
+        purse = _Purse(BUDGET)
         here = {**bindings, "variables": _Variables(policy.variables, bindings, purse)}
         yield from _validated(policy, here, purse)
     except OutOfBudgetError:
         if policy.fails:
-            yield _OUT_OF_BUDGET, "Invalid", False
+            yield OUT_OF_BUDGET, "Invalid", False
         return
     for text, program in policy.annotations:
         try:
@@ -201,17 +206,24 @@ class _Purse:
         if isinstance(program, CelError):
             raise CelError(f"compilation error: {program}", program.kind)
         try:
-            evaluation = program.evaluate(bindings, cost_limit=_CALL_LIMIT)
+            return self.evaluated(program, bindings)
+        except CelError as error:
+            raise CelError(f"expression '{text}' resulted in error: {error}", error.kind) from None
+
+    def evaluated(self, program: Program, bindings: Value) -> Any:
+        """The same for one that compiled, in its own words."""
+        try:
+            evaluation = program.evaluate(bindings, cost_limit=CALL_LIMIT)
         except CelError as error:
             self._spend(error.cost)
-            raise CelError(f"expression '{text}' resulted in error: {error}", error.kind) from None
+            raise
         self._spend(evaluation.cost)
         return evaluation.value
 
     def _spend(self, cost: int) -> None:
         self.left -= cost
         if self.left < 0:
-            raise OutOfBudgetError(_OUT_OF_BUDGET)
+            raise OutOfBudgetError(OUT_OF_BUDGET)
 
 
 class _Variables(dict[str, Any]):
@@ -239,12 +251,9 @@ class _Variables(dict[str, Any]):
         if isinstance(program, CelError):
             return Failure(f"{why}compile: {program}")
         try:
-            evaluation = program.evaluate(self._bindings, cost_limit=_CALL_LIMIT)
+            return self._purse.evaluated(program, self._bindings)
         except CelError as error:
-            self._purse._spend(error.cost)
             return Failure(f"{why}evaluate: {error}")
-        self._purse._spend(evaluation.cost)
-        return evaluation.value
 
 
 def _message(one: _Validation, bindings: Value, purse: _Purse) -> str:
@@ -254,9 +263,8 @@ def _message(one: _Validation, bindings: Value, purse: _Purse) -> str:
             text = purse.value(one.message_program, bindings, "")
         except CelError:
             text = None
-        text = text.strip() if isinstance(text, str) else ""
-        if text and "\n" not in text and len(text.encode()) <= _LONGEST_MESSAGE:
-            return str(text)
+        if told := proper_message(text):
+            return told
     return one.message.strip() or f"failed expression: {one.text.strip()}"
 
 
@@ -284,7 +292,7 @@ def _of(server: ApiServer) -> list[tuple[_Policy, list[Value]]]:
 def _compiled_policy(policy: Value) -> _Policy:
     spec = policy.get("spec") or {}
     params = bool(spec.get("paramKind"))
-    make = compiler(spec)
+    compiler = Compiler(spec, (authorizing.LIBRARY,))
     conditions = Declared(params=params, authorizer=True)
     return _Policy(
         policy["metadata"]["name"],
@@ -295,42 +303,22 @@ def _compiled_policy(policy: Value) -> _Policy:
             (one["expression"], compiled(one["expression"], conditions, (types.BOOL,), (authorizing.LIBRARY,)))
             for one in spec.get("matchConditions") or ()
         ],
-        make.variables,
+        {one["name"]: compiler.variable(one["name"], one["expression"]) for one in spec.get("variables") or ()},
         [
             _Validation(
-                make(one["expression"], types.BOOL),
+                compiler.compiled(one["expression"], types.BOOL),
                 one["expression"],
                 one.get("message", ""),
-                make(one["messageExpression"], types.STRING) if one.get("messageExpression") else None,
+                compiler.compiled(one["messageExpression"], types.STRING) if one.get("messageExpression") else None,
                 one.get("reason") or "Invalid",
             )
             for one in spec.get("validations") or ()
         ],
         [
-            (one["valueExpression"], make(one["valueExpression"], types.STRING, types.NULL))
+            (one["valueExpression"], compiler.compiled(one["valueExpression"], types.STRING, types.NULL))
             for one in spec.get("auditAnnotations") or ()
         ],
     )
-
-
-class compiler:
-    """Compiles the expressions of one policy; a variable is known to those after it, by the type it turned out to
-    have."""
-
-    def __init__(self, spec: Mapping[str, Any]) -> None:
-        self._params = bool(spec.get("paramKind"))
-        self._types: dict[str, Type] | None = {} if spec.get("variables") else None
-        self.variables: dict[str, Compiled] = {}
-        for one in spec.get("variables") or ():
-            program = self(one["expression"])
-            self.variables[one["name"]] = program
-            assert self._types is not None
-            self._types[one["name"]] = types.DYN if isinstance(program, CelError) else program.type
-
-    def __call__(self, text: str, *results: Type) -> Compiled:
-        names = None if self._types is None else dict(self._types)
-        declared = Declared(params=self._params, authorizer=True, variables=names)
-        return compiled(text, declared, results, (authorizing.LIBRARY,))
 
 
 def _namespace(asked: Asked) -> Value | None:
@@ -383,7 +371,7 @@ def _parameters(
     found = _chosen(asked, row, namespace, reference)
     if not found and reference.get("parameterNotFoundAction") == "Deny":
         raise ConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction")
-    return [asked_in(row, one) for one in found]
+    return [to_served(row, one) for one in found]
 
 
 def _chosen(asked: Asked, row: ApiResource, namespace: str, reference: Mapping[str, Any]) -> list[Value]:
@@ -394,10 +382,3 @@ def _chosen(asked: Asked, row: ApiResource, namespace: str, reference: Mapping[s
     selector = LabelSelector.from_object(reference.get("selector") or {})
     found = collection.objects(f"{namespace}/" if row.namespaced and namespace else "")
     return [one.value for one in found if selector.matches(one.value["metadata"].get("labels") or {})]
-
-
-def asked_in(row: ApiResource, value: Value) -> Value:
-    """A stored object in the version of a row."""
-    from drakkar.cluster.apiserver.conversions import to_served
-
-    return to_served(row, value)

@@ -19,12 +19,13 @@ from drakkar.api.fields import quote
 from drakkar.cel import CelError, Program, types
 from drakkar.cluster.apiserver import statuses
 from drakkar.cluster.apiserver.admission import authorizing, matching, reviewing
-from drakkar.cluster.apiserver.admission.asked import Asked, Value, request_of
+from drakkar.cluster.apiserver.admission.asked import GROUP, Asked, Value, request_of
 from drakkar.cluster.apiserver.admission.reviewing import CallFailure
 from drakkar.cluster.apiserver.conversions import from_served
-from drakkar.cluster.apiserver.kinds import behaviour
+from drakkar.cluster.apiserver.kinds import behaviour, stored_behaviour
 from drakkar.cluster.apiserver.resources import ApiResource
-from drakkar.cluster.machinery.expressions import Declared, compiled
+from drakkar.cluster.machinery.advice import UNASKED
+from drakkar.cluster.machinery.expressions import CONDITIONS_BUDGET, Declared, compiled
 from drakkar.cluster.machinery.strictness import DecodeError
 from drakkar.kube.simulated import hold
 
@@ -32,18 +33,14 @@ if TYPE_CHECKING:
     from drakkar.cluster.apiserver.admission.callouts import Callouts
     from drakkar.cluster.store import Collection
 
-__all__ = ["MUTATING", "VALIDATING", "Webhooks"]
+__all__ = ["Webhooks"]
 
-GROUP: Final = "admissionregistration.k8s.io"
-MUTATING: Final = f"mutatingwebhookconfigurations.{GROUP}"
-VALIDATING: Final = f"validatingwebhookconfigurations.{GROUP}"
 _CONFIGURATION_KINDS: Final = frozenset(
     f"{kind}{part}"
     for kind in ("Validating", "Mutating")
     for part in ("WebhookConfiguration", "AdmissionPolicy", "AdmissionPolicyBinding")
 )
 _WITHOUT_EFFECTS: Final = ("None", "NoneOnDryRun")
-_BUDGET: Final = 2_500_000
 _CONDITIONS: Final = Declared(authorizer=True)
 
 
@@ -89,7 +86,7 @@ class Webhooks:
         row = asked.row
         if row.group == GROUP and row.kind in _CONFIGURATION_KINDS:
             return False
-        return (row.group, row.plural) not in matching.EXCLUDED and bool(self._present())
+        return (row.group, row.plural) not in UNASKED and bool(self._present())
 
     # --- mutating -----------------------------------------------------------------------------------------------------
 
@@ -240,7 +237,7 @@ def _wanted(webhook: Webhook, asked: Asked) -> ApiResource | None:
 
 def _evaluated(conditions: list[tuple[str, Program | CelError]], variables: Value) -> Iterator[bool | str]:
     """Each condition's value, or what is told of its failure."""
-    left = _BUDGET
+    left = CONDITIONS_BUDGET
     for text, program in conditions:
         try:
             if isinstance(program, CelError):
@@ -301,6 +298,4 @@ def _patched(asked: Asked, row: ApiResource, operations: list[Any]) -> Value:
     if asked.call.subresource is not None and asked.call.subresource.kind:
         return kind.default(decoded, now=asked.call.timestamp)
     stored = from_served(row, decoded)
-    from drakkar.cluster.apiserver.kinds import stored_behaviour
-
     return stored_behaviour(row).default(stored, now=asked.call.timestamp)

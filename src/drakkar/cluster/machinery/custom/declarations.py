@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from drakkar.cel import types
 from drakkar.cel.libraries.times import parse_duration, parse_timestamp
+from drakkar.cel.parser import RESERVED
 from drakkar.cel.types import Type
 from drakkar.cel.values import Duration, Failure
 
@@ -28,10 +29,8 @@ _META: Final[dict[str, Any]] = {
     "apiVersion": {"type": "string"},
     "metadata": {"type": "object", "properties": {"name": {"type": "string"}, "generateName": {"type": "string"}}},
 }
-_RESERVED: Final = frozenset(
-    ("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import",
-     "let", "loop", "package", "namespace", "return")
-)  # fmt: skip
+_RESERVED: Final = RESERVED - {"var", "void", "while"}
+"""Upstream's list of properties to escape is older than its grammar."""
 _ESCAPES: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _TO_ESCAPE: Final = re.compile(r"__|[./-]")
 _ESCAPABLE: Final = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*", re.ASCII)

@@ -14,18 +14,14 @@ from typing import Any, Final
 from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, quote, required
 from drakkar.cel import CelError, Environment, Program, types
 from drakkar.cel.environment import Limits
-from drakkar.cel.expressions import IdentNode
+from drakkar.cel.expressions import IdentNode, Node, nodes_of
 from drakkar.cel.libraries.catalog import libraries_for
 from drakkar.cel.values import NONE, Optional
 from drakkar.cluster.machinery.custom.declarations import Declaration, Schema, declared, escaped, value_of
+from drakkar.cluster.machinery.expressions import BUDGET, CALL_LIMIT, OUT_OF_BUDGET, VERSION, proper_message
 
 __all__ = ["Rule", "SchemaRules", "compile_rules", "rules_of"]
 
-_VERSION: Final = 37
-_CALL_LIMIT: Final = 1_000_000
-_BUDGET: Final = 10_000_000
-_LONGEST_MESSAGE: Final = 5 * 1024
-_OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
 _OMITTED: Final = ("object", "array")
 
 
@@ -125,7 +121,7 @@ def _environment(declaration: Declaration, optional: bool) -> Environment:
     old = types.optional_of(declaration.type) if optional else declaration.type
     sizes = declaration.sizes()
     return Environment(
-        libraries_for(_VERSION, includes=True),
+        libraries_for(VERSION, includes=True),
         {"self": declaration.type, "oldSelf": old},
         structs=declaration.structs(),
         limits=_Sizes(sizes),
@@ -153,7 +149,7 @@ def _compiled(spec: Mapping[str, Any], node: Schema, environment: Environment) -
                 message = _program(
                     environment, str(spec["messageExpression"]), types.STRING, words, "messageExpression "
                 )
-    return Rule(spec, program, message, uses_old, _normalised(str(spec.get("fieldPath") or "")))
+    return Rule(spec, program, message, uses_old, str(spec.get("fieldPath") or "").removeprefix("."))
 
 
 def _program(environment: Environment, text: str, wanted: types.Type, words: str, prefix: str) -> Program | CelError:
@@ -164,31 +160,9 @@ def _program(environment: Environment, text: str, wanted: types.Type, words: str
     return program if program.type is wanted else CelError(words, "compile")
 
 
-def _names(node: Any, name: str) -> bool:
+def _names(root: Node, name: str) -> bool:
     """Whether an expression names a variable anywhere (one that a macro declared may hide it: as upstream)."""
-    if isinstance(node, IdentNode):
-        return node.name.removeprefix(".") == name
-    if isinstance(node, list | tuple):
-        return any(_names(part, name) for part in node)
-    slots = [slot for kind in type(node).__mro__ for slot in getattr(kind, "__slots__", ())]
-    return any(
-        _names(getattr(node, slot, None), name)
-        for slot in slots
-        if slot not in ("type", "overloads") and isinstance(getattr(node, slot, None), _WITH_PARTS)
-    )
-
-
-def _with_parts() -> tuple[type, ...]:
-    from drakkar.cel.expressions import Node
-
-    return (Node, list, tuple)
-
-
-_WITH_PARTS: Final = _with_parts()
-
-
-def _normalised(path: str) -> str:
-    return path.removeprefix(".")
+    return any(isinstance(node, IdentNode) and node.name.removeprefix(".") == name for node in nodes_of(root))
 
 
 # --- evaluation -----------------------------------------------------------------------------------------------------
@@ -204,7 +178,7 @@ class Judgement:
     def __init__(self, rules: SchemaRules, obj: Any, old: Any = None) -> None:
         self.errors: list[FieldError] = []
         self.warnings: list[str] = []
-        self._left = _BUDGET
+        self._left = BUDGET
         try:
             self._visit(rules, obj, old, "", same=old is not None and obj == old)
         except _Spent:
@@ -246,7 +220,7 @@ class Judgement:
     def _judge(self, rules: SchemaRules, obj: Any, old: Any, path: str, *, same: bool) -> None:
         kind = str(rules.schema.get("type") or "")
         if self._left <= 0:
-            self._stop(path, kind, _OUT_OF_BUDGET)
+            self._stop(path, kind, OUT_OF_BUDGET)
         current = value_of(obj, rules.schema, root=rules.root)
         before = None if old is None else value_of(old, rules.schema, root=rules.root)
         plain = {"self": current, "oldSelf": before}
@@ -266,7 +240,7 @@ class Judgement:
         """Whether the rule holds; None if that is told already."""
         assert isinstance(rule.program, Program)
         try:
-            evaluation = rule.program.evaluate(variables, cost_limit=_CALL_LIMIT)
+            evaluation = rule.program.evaluate(variables, cost_limit=CALL_LIMIT)
         except CelError as error:
             if error.kind == "cost":
                 words = f"'{error}': no further validation rules will be run due to call cost exceeds limit for rule: "
@@ -283,7 +257,7 @@ class Judgement:
 
     def _spend(self, cost: int, path: str, kind: str) -> None:
         if cost > self._left:
-            self._stop(path, kind, _OUT_OF_BUDGET)
+            self._stop(path, kind, OUT_OF_BUDGET)
         self._left -= cost
 
     def _stop(self, path: str, kind: str, why: str) -> None:
@@ -308,7 +282,7 @@ class Judgement:
             return written
         source = str(rule.spec.get("messageExpression"))
         try:
-            evaluation = rule.message.evaluate(variables, cost_limit=_CALL_LIMIT)
+            evaluation = rule.message.evaluate(variables, cost_limit=CALL_LIMIT)
             cost, text = evaluation.cost, evaluation.value
         except CelError as error:
             if error.kind == "cost":
@@ -319,9 +293,7 @@ class Judgement:
             words = "messageExpression evaluation failed due to running out of cost budget, no further validation rules"
             self._stop(place, str(schema.get("type") or ""), f"{words} will be run")
         self._left -= cost
-        text = text.strip() if isinstance(text, str) else ""
-        fits = text and "\n" not in text and len(text.encode()) <= _LONGEST_MESSAGE
-        return text if fits else written
+        return proper_message(text) or written
 
 
 class _Omitted:

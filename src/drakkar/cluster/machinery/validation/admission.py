@@ -13,7 +13,12 @@ from drakkar.api import names
 from drakkar.api.fields import FieldError, duplicate, invalid, not_supported, quote, required
 from drakkar.cel.libraries.url import URLProblem, parse_reference
 from drakkar.cluster.machinery.validation import admission_policies, values
-from drakkar.cluster.machinery.validation.admission_rules import check_conditions, check_rule
+from drakkar.cluster.machinery.validation.admission_rules import (
+    FAILURE_POLICIES,
+    MATCH_POLICIES,
+    check_conditions,
+    check_rule,
+)
 
 __all__ = ["CREATE", "UPDATE"]
 
@@ -23,7 +28,7 @@ REVIEW_VERSIONS: Final = ("v1", "v1beta1")
 STATIC_SUFFIX: Final = ".static.k8s.io"
 _NO_EFFECTS: Final = ("None", "NoneOnDryRun")
 _EFFECTS: Final = ("None", "NoneOnDryRun", "Some", "Unknown")
-_CHOICES: Final = (("failurePolicy", ("Fail", "Ignore")), ("matchPolicy", ("Equivalent", "Exact")))
+_CHOICES: Final = (("failurePolicy", FAILURE_POLICIES), ("matchPolicy", MATCH_POLICIES))
 _MOST_SEGMENTS: Final = 3
 
 
@@ -37,10 +42,6 @@ def _created(obj: Json) -> Found:
         )
         found.append(invalid("metadata.name", name, detail))
     return found
-
-
-def _updated(new: Json, old: Json) -> Found:
-    return _configuration(new, old)
 
 
 def _configuration(obj: Json, old: Json | None) -> Found:
@@ -127,11 +128,11 @@ def _client(config: Json, path: str) -> Found:
     if (url is None) == (service is None):
         return [required(path, "exactly one of url or service is required")]
     if url is not None:
-        return check_webhook_url(url, f"{path}.url")
-    return check_webhook_service(service or {}, f"{path}.service")
+        return _check_url(url, f"{path}.url")
+    return _check_service(service or {}, f"{path}.service")
 
 
-def check_webhook_url(url: str, path: str) -> Found:
+def _check_url(url: str, path: str) -> Found:
     """A URL by which a webhook is called."""
     form = "; desired format: https://host[/path]"
     try:
@@ -152,7 +153,7 @@ def check_webhook_url(url: str, path: str) -> Found:
     return found
 
 
-def check_webhook_service(service: Json, path: str) -> Found:
+def _check_service(service: Json, path: str) -> Found:
     """A service behind which a webhook is."""
     found = [required(f"{path}.{name}") for name in ("name", "namespace") if not service.get(name)]
     port = service.get("port") or 0
@@ -182,7 +183,7 @@ CREATE: Final[dict[str, Callable[[Json], Found]]] = {
     **admission_policies.CREATE,
 }
 UPDATE: Final[dict[tuple[str, str], Callable[[Json, Json], Found]]] = {
-    ("MutatingWebhookConfiguration", ""): _updated,
-    ("ValidatingWebhookConfiguration", ""): _updated,
+    ("MutatingWebhookConfiguration", ""): _configuration,
+    ("ValidatingWebhookConfiguration", ""): _configuration,
     **admission_policies.UPDATE,
 }

@@ -11,67 +11,41 @@ from typing import Any, Final
 
 from drakkar.api import metadata, names
 from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required
-from drakkar.cel import CelError, types
-from drakkar.cel.types import Type
-from drakkar.cluster.machinery.expressions import Declared, compiled
+from drakkar.cel import CelError, Program, types
+from drakkar.cel.parser import RESERVED
+from drakkar.cluster.machinery.expressions import Compiler
 from drakkar.cluster.machinery.validation import values
-from drakkar.cluster.machinery.validation.admission_rules import check_conditions, check_match_resources
+from drakkar.cluster.machinery.validation.admission_rules import (
+    FAILURE_POLICIES,
+    check_conditions,
+    check_match_resources,
+)
 
 __all__ = ["CREATE", "UPDATE"]
 
 Json = Mapping[str, Any]
 Found = list[FieldError]
-FAILURE_POLICIES: Final = ("Fail", "Ignore")
 _REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 _ACTIONS: Final = ("Audit", "Deny", "Warn")
 _MOST_ANNOTATIONS: Final = 20
 _LONGEST_VALUE: Final = 5 * 1024
 _IDENTIFIER: Final = re.compile("[_a-zA-Z][_a-zA-Z0-9]*", re.ASCII)
-_RESERVED: Final = frozenset(
-    ("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import",
-     "let", "loop", "package", "namespace", "return", "var", "void", "while")
-)  # fmt: skip
 _BREAKS: Final = re.compile("[\n\r]")
-
-
-class Compiler:
-    """Compiles the expressions of one policy in their order; a variable is known to those after it."""
-
-    def __init__(self, spec: Json) -> None:
-        self.params = spec.get("paramKind") is not None
-        self._variables: dict[str, Type] | None = {} if spec.get("variables") else None
-
-    def check(self, text: str, path: str, *results: Type, authorizer: bool = True, shown: str = "") -> Found:
-        """Whether an expression compiles and gives one of these types."""
-        program = compiled(text, self._declared(authorizer), results)
-        return [invalid(path, shown or text, str(program))] if isinstance(program, CelError) else []
-
-    def declare(self, name: str, text: str, path: str) -> Found:
-        """The same for a variable."""
-        program = compiled(text, self._declared(True))
-        failed = isinstance(program, CelError)
-        if self._variables is not None:
-            self._variables[name] = types.DYN if isinstance(program, CelError) else program.type
-        return [invalid(path, text, str(program))] if failed else []
-
-    def _declared(self, authorizer: bool) -> Declared:
-        variables = None if self._variables is None else dict(self._variables)
-        return Declared(params=self.params, authorizer=authorizer, variables=variables)
 
 
 def _policy(obj: Json, old: Json | None = None) -> Found:
     spec = obj.get("spec") or {}
     compiler = Compiler(spec)
-    found = check_failure_policy(spec)
-    found += check_param_kind(spec)
-    found += check_constraints(spec)
+    found = _check_failure_policy(spec)
+    found += _check_param_kind(spec)
+    found += _check_constraints(spec)
     before = (old or {}).get("spec") or {}
     same = old is not None and all(spec.get(part) == before.get(part) for part in ("paramKind", "matchConditions"))
     if not same:
         found += check_conditions(
             spec.get("matchConditions") or (), "spec.matchConditions", params=spec.get("paramKind") is not None
         )
-    found += check_variables(spec, compiler)
+    found += _check_variables(spec, compiler)
     validations, annotations = spec.get("validations") or (), spec.get("auditAnnotations") or ()
     if not validations and not annotations:
         text = "validations or auditAnnotations must contain at least one item"
@@ -81,7 +55,7 @@ def _policy(obj: Json, old: Json | None = None) -> Found:
     return found + _annotations(obj, annotations, compiler)
 
 
-def check_failure_policy(spec: Json) -> Found:
+def _check_failure_policy(spec: Json) -> Found:
     """Fail or Ignore."""
     policy = spec.get("failurePolicy")
     if policy is None:
@@ -89,7 +63,7 @@ def check_failure_policy(spec: Json) -> Found:
     return [] if policy in FAILURE_POLICIES else [not_supported("spec.failurePolicy", policy, FAILURE_POLICIES)]
 
 
-def check_constraints(spec: Json) -> Found:
+def _check_constraints(spec: Json) -> Found:
     """What a policy is about: at least one rule."""
     constraints = spec.get("matchConstraints")
     if constraints is None:
@@ -100,7 +74,7 @@ def check_constraints(spec: Json) -> Found:
     return found
 
 
-def check_param_kind(spec: Json) -> Found:
+def _check_param_kind(spec: Json) -> Found:
     """The kind of parameters, if there are any."""
     kind, path = spec.get("paramKind"), "spec.paramKind"
     if kind is None:
@@ -130,7 +104,7 @@ def check_param_kind(spec: Json) -> Found:
     return found
 
 
-def check_variables(spec: Json, compiler: Compiler) -> Found:
+def _check_variables(spec: Json, compiler: Compiler) -> Found:
     """Variables: names that CEL takes, expressions that compile."""
     found: Found = []
     for index, variable in enumerate(spec.get("variables") or ()):
@@ -138,13 +112,17 @@ def check_variables(spec: Json, compiler: Compiler) -> Found:
         name, text = variable.get("name") or "", variable.get("expression") or ""
         if not name.strip():
             found.append(required(f"{path}.name", "name is not specified"))
-        elif not _IDENTIFIER.fullmatch(name) or name in _RESERVED:
+        elif not _IDENTIFIER.fullmatch(name) or name in RESERVED:
             found.append(invalid(f"{path}.name", name, "must be a valid CEL identifier"))
         if not text.strip():
             found.append(required(f"{path}.expression", "expression is not specified"))
         else:
-            found += compiler.declare(name, text, f"{path}.expression")
+            found += _faults(compiler.variable(name, text), f"{path}.expression", text)
     return found
+
+
+def _faults(program: Program | CelError, path: str, text: str) -> Found:
+    return [invalid(path, text, str(program))] if isinstance(program, CelError) else []
 
 
 def _validation(validation: Json, path: str, compiler: Compiler) -> Found:
@@ -154,11 +132,12 @@ def _validation(validation: Json, path: str, compiler: Compiler) -> Found:
     if not text.strip():
         found.append(required(f"{path}.expression", "expression is not specified"))
     else:
-        found += compiler.check(text, f"{path}.expression", types.BOOL)
+        found += _faults(compiler.compiled(text, types.BOOL), f"{path}.expression", text)
     if message_text and not message_text.strip():
         found.append(invalid(f"{path}.messageExpression", message_text, "must be non-empty if specified"))
     elif message_text:
-        found += compiler.check(message_text, f"{path}.messageExpression", types.STRING, authorizer=False)
+        program = compiler.compiled(message_text, types.STRING, authorizer=False)
+        found += _faults(program, f"{path}.messageExpression", message_text)
     if message and not message.strip():
         found.append(invalid(f"{path}.message", message, "must be non-empty if specified"))
     elif _BREAKS.search(message.strip()):
@@ -189,7 +168,8 @@ def _annotations(obj: Json, annotations: Any, compiler: Compiler) -> Found:
         elif len(trimmed.encode()) > _LONGEST_VALUE:
             found.append(required(f"{place}.valueExpression", f"must not exceed {_LONGEST_VALUE} bytes in length"))
         else:
-            found += compiler.check(trimmed, f"{place}.valueExpression", types.STRING, types.NULL, shown=text)
+            program = compiler.compiled(trimmed, types.STRING, types.NULL)
+            found += _faults(program, f"{place}.valueExpression", text)
         if key in keys:
             found.append(duplicate(f"{place}.key", key))
         keys.add(key)
@@ -198,8 +178,8 @@ def _annotations(obj: Json, annotations: Any, compiler: Compiler) -> Found:
 
 def _binding(obj: Json) -> Found:
     spec = obj.get("spec") or {}
-    found = check_policy_name(spec)
-    found += check_param_ref(spec)
+    found = _check_policy_name(spec)
+    found += _check_param_ref(spec)
     found += check_match_resources(spec.get("matchResources"), "spec.matchResources")
     path, actions = "spec.validationActions", spec.get("validationActions") or []
     for index, action in enumerate(actions):
@@ -218,7 +198,7 @@ def _binding(obj: Json) -> Found:
     return found
 
 
-def check_policy_name(spec: Json) -> Found:
+def _check_policy_name(spec: Json) -> Found:
     """The policy that a binding is for."""
     name = spec.get("policyName") or ""
     if not name:
@@ -226,7 +206,7 @@ def check_policy_name(spec: Json) -> Found:
     return [invalid("spec.policyName", name, text) for text in names.dns_subdomain(name)]
 
 
-def check_param_ref(spec: Json) -> Found:
+def _check_param_ref(spec: Json) -> Found:
     """The parameters that a binding chooses: by name or by labels."""
     reference, path = spec.get("paramRef"), "spec.paramRef"
     if reference is None:

@@ -11,10 +11,11 @@ from drakkar.cel import CelError, types
 from drakkar.cluster.machinery.expressions import Declared, compiled
 from drakkar.cluster.machinery.validation import values
 
-__all__ = ["MATCH_POLICIES", "check_conditions", "check_match_resources", "check_rule"]
+__all__ = ["FAILURE_POLICIES", "MATCH_POLICIES", "check_conditions", "check_match_resources", "check_rule"]
 
 Json = Mapping[str, Any]
 Found = list[FieldError]
+FAILURE_POLICIES: Final = ("Fail", "Ignore")
 MATCH_POLICIES: Final = ("Equivalent", "Exact")
 _OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _SCOPES: Final = ("*", "Cluster", "Namespaced")
