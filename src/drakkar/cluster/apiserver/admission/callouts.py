@@ -1,8 +1,7 @@
 """How a webhook is reached: HTTPS to a URL or to the endpoints of a service, its certificate checked with its bundle.
 
-Connections are kept, one pool per authority. Nothing of this is loaded before the first webhook is called. Pods share
-the network of the host here, so a service's endpoints are ports of the loopback; the name in the certificate is still
-`service.namespace.svc`.
+Connections are kept, one pool per authority. Nothing of this is loaded before the first webhook is called. Wherever the
+endpoints of a service are, the name in the certificate is `service.namespace.svc`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import errno
 import importlib
+import socket
 import ssl
 import sys
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ import msgspec
 
 from drakkar.api.fields import quote
 from drakkar.cluster.apiserver.admission.reviewing import CallFailure
+from drakkar.cluster.apiserver.backends import ready_backends
 from drakkar.cluster.store import Store
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ __all__ = ["Callouts"]
 LONGEST_ANSWER: Final = 16 * 1024 * 1024
 _MOST_SESSIONS: Final = 200
 _SERVICE_PORT: Final = 443
+_UNREADABLE: Final = "couldn't get version/kind; json parse error"
 _STATUS_WORDS: Final = {
     400: "the server rejected our request for an unknown reason",
     401: "the server has asked for the client to provide credentials",
@@ -123,16 +126,8 @@ class Callouts:
         served = next((one for one in spec.get("ports") or () if one.get("port") == port), None)
         if served is None:
             raise CallFailure(f'no service port {port} found for service "{name}"')
-        for found in self._store.collection("endpointslices.discovery.k8s.io").objects(f"{namespace}/"):
-            labels = found.value["metadata"].get("labels") or {}
-            if labels.get("kubernetes.io/service-name") != name:
-                continue
-            target = _port_of(found.value, served)
-            for endpoint in found.value.get("endpoints") or ():
-                ready = (endpoint.get("conditions") or {}).get("ready")
-                if target and ready is not False and endpoint.get("addresses"):
-                    pod = (endpoint.get("targetRef") or {}).get("kind") == "Pod"
-                    return f"{'127.0.0.1' if pod else endpoint['addresses'][0]}:{target}"
+        for found in ready_backends(self._store, namespace, name, served):
+            return f"{found.host}:{found.port}"
         raise CallFailure(f'no endpoints available for service "{name}"')
 
 
@@ -152,13 +147,6 @@ def _place(client_config: Mapping[str, Any]) -> _Place:
     name = f"{service['name']}.{service['namespace']}.svc"
     path = "/" + str(service.get("path") or "").lstrip("/")
     return _Place(f"https://{name}:{port}{path}", (service["namespace"], service["name"], port), name)
-
-
-def _port_of(piece: Mapping[str, Any], served: Mapping[str, Any]) -> int:
-    for port in piece.get("ports") or ():
-        if (port.get("name") or "") == (served.get("name") or ""):
-            return int(port.get("port") or 0)
-    return 0
 
 
 def _trust(bundle: str) -> ssl.SSLContext:
@@ -231,9 +219,6 @@ def _value(body: bytes) -> dict[str, Any]:
     )
 
 
-_UNREADABLE: Final = "couldn't get version/kind; json parse error"
-
-
 def _certificate_words(error: Exception) -> str:
     text = str(getattr(error, "verify_message", "") or error)
     prefix = "tls: failed to verify certificate: x509: "
@@ -244,14 +229,17 @@ def _certificate_words(error: Exception) -> str:
     return prefix + "certificate signed by unknown authority"
 
 
-def _connection_words(url: Any, error: OSError) -> str:
-    import errno
-    import socket
+_REFUSALS: Final = {
+    errno.ECONNREFUSED: "connection refused",
+    errno.ENETUNREACH: "network is unreachable",
+    errno.EHOSTUNREACH: "no route to host",
+    errno.ETIMEDOUT: "connection timed out",
+}
 
+
+def _connection_words(url: Any, error: OSError) -> str:
     host, port = url.hostname, url.port or _SERVICE_PORT
     if isinstance(error, socket.gaierror):
         return f"dial tcp: lookup {host}: no such host"
-    words = {errno.ECONNREFUSED: "connection refused", errno.ENETUNREACH: "network is unreachable",
-             errno.EHOSTUNREACH: "no route to host", errno.ETIMEDOUT: "connection timed out"}  # fmt: skip
     code = error.errno or 0
-    return f"dial tcp {host}:{port}: connect: {words.get(code, error.strerror or str(error))}"
+    return f"dial tcp {host}:{port}: connect: {_REFUSALS.get(code, error.strerror or str(error))}"

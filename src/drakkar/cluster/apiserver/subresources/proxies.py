@@ -1,7 +1,7 @@
 """`proxy` to pods and services: one HTTP request passed on to a port of a container, its answer passed back.
 
-A pod's processes listen on the loopback of this host, so a pod with an address is reached there, whatever its address
-in the cluster is. Nodes serve no HTTP here. Words are those of `pkg/registry/core` and `apimachinery/pkg/util/proxy`.
+Only pods are reached, where this host's pods listen (`backends`). Nodes serve no HTTP here. Words are those of
+`pkg/registry/core` and `apimachinery/pkg/util/proxy`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 
 from drakkar.api.fields import quote
 from drakkar.cluster.apiserver import statuses
+from drakkar.cluster.apiserver.backends import HOST, ready_backends
 from drakkar.cluster.apiserver.calls import Answer, Call
 from drakkar.cluster.apiserver.subresources import sessions
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["forward"]
 
-HOST: Final = "127.0.0.1"
 CONNECT_SECONDS: Final = 30
 _HOP: Final = frozenset({
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding",
@@ -110,16 +110,9 @@ def _service(call: Call, name: str, port: str) -> int:
         found = list(served) if len(served) == 1 else [one for one in served if not one.get("name")]
     if not found:
         _absent(f"no service port {quote(port)} found for service {quote(name)}")
-    wanted = found[0].get("name") or ""
-    for piece in store.collection("endpointslices.discovery.k8s.io").objects(f"{call.namespace}/"):
-        labels = piece.value["metadata"].get("labels") or {}
-        if labels.get("kubernetes.io/service-name") != name:
-            continue
-        ports = [one.get("port") for one in piece.value.get("ports") or () if (one.get("name") or "") == wanted]
-        for endpoint in piece.value.get("endpoints") or ():
-            is_pod = (endpoint.get("targetRef") or {}).get("kind") == "Pod"
-            if is_pod and ports and ports[0] and (endpoint.get("conditions") or {}).get("ready") is not False:
-                return int(ports[0])
+    for backend in ready_backends(store, call.namespace, name, found[0]):
+        if backend.pod:
+            return backend.port
     return _absent(f"no endpoints available for service {quote(name)}")
 
 
