@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ DRIVER = "gpu.nvidia.com"
 
 
 class GpuNode:
-    """One node; `start` and `stop` may be repeated, the folders stay."""
+    """One node; `start` and `stop` may be repeated, the folders stay. `driver_options` are `GpuDriver`'s others."""
 
     def __init__(
         self,
@@ -37,9 +37,9 @@ class GpuNode:
         clock: Clock | None = None,
         options: PublishOptions | None = None,
         instance: str = "",
-        device_metadata: bool = False,
+        **driver_options: Any,
     ) -> None:
-        self.device_metadata = device_metadata
+        self.driver_options = driver_options
         self.folder, self.model, self.clock, self.options = folder, model, clock, options
         self.instance = instance
         self.api = api or FakeApi()
@@ -51,7 +51,7 @@ class GpuNode:
 
     def build(self) -> None:
         """Machine and driver, not yet started."""
-        self.machine = build_machine(self.model, "n1", self.folder / "machine")
+        self.machine = self.found()
         self.driver = GpuDriver(
             self.machine,
             node_name="n1",
@@ -63,8 +63,12 @@ class GpuNode:
             clock=self.clock,
             options=self.options,
             instance=self.instance,
-            device_metadata=self.device_metadata,
+            **self.driver_options,
         )
+
+    def found(self) -> Any:
+        """The machine as a new process finds it."""
+        return build_machine(self.model, "n1", self.folder / "machine")
 
     async def start(self) -> None:
         self.build()
@@ -135,6 +139,16 @@ async def running(node: GpuNode) -> AsyncIterator[GpuNode]:
         yield node
     finally:
         await node.stop()
+
+
+def on(node: GpuNode, story: Callable[[GpuNode], Awaitable[Any]]) -> None:
+    """Tells a story of a running node, within half a minute."""
+
+    async def main() -> None:
+        async with running(node):
+            await asyncio.wait_for(story(node), 30)
+
+    asyncio.run(main())
 
 
 def nodes_of(spec: dict[str, Any] | None) -> list[str]:

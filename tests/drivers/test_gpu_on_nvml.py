@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 from gpu_node import SLICES, GpuNode, nodes_of, running
 
-from drakkar.drivers.gpu.driver import GpuDriver
 from drakkar.errors import DrakkarError
 from drakkar.injection.cache import CdiCache
-from drakkar.kube.client import Client
 from drakkar.kube.clock import FakeClock
 from drakkar.vendors.nvidia.nvml_machine import NvmlMachine, this_machine
 from drakkar.vendors.nvidia.published import PublishOptions
@@ -31,19 +29,10 @@ class NvmlNode(GpuNode):
         self.root, self.served = cdi_hosts.build(host, folder)
         self.served.write_text(self.served.read_text() + served)
 
-    def build(self) -> None:
-        self.machine: Any = this_machine("n1", self.root)
-        self.driver = GpuDriver(
-            self.machine,
-            node_name="n1",
-            client=Client(self.api),
-            plugins_dir=self.folder / "p",
-            registry_dir=self.folder / "r",
-            cdi_dir=self.cdi,
-            state_dir=self.folder / "state",
-            clock=self.clock,
-            options=self.options,
-        )
+    machine: Any
+
+    def found(self) -> Any:
+        return this_machine("n1", self.root)
 
 
 @pytest.fixture

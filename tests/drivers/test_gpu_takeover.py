@@ -34,19 +34,6 @@ class Node(GpuNode):
         file.write_text("cdiVersion: 0.5.0\n")
         return file
 
-    def build(self) -> None:
-        super().build()
-        self.driver = type(self.driver)(
-            self.machine,
-            node_name="n1",
-            client=self.driver.node._client,
-            plugins_dir=self.folder / "p",
-            registry_dir=self.folder / "r",
-            cdi_dir=self.cdi,
-            state_dir=self.folder / "state",
-            adopt=True,
-        )
-
     @property
     def paths(self) -> process.Paths:
         return process.Paths(self.folder / "p", self.folder / "r", self.cdi, self.folder / "state")
@@ -60,7 +47,7 @@ def test_the_checksum_is_that_of_kubernetes() -> None:
 @pytest.mark.parametrize("versions", ["12", "1"])
 def test_prepared_claims_run_on_under_our_journal(tmp_path: Path, versions: str) -> None:
     async def main() -> None:
-        node = Node(tmp_path)
+        node = Node(tmp_path, adopt=True)
         node.build()
         uid = node.claim("c", "gpu-3", pods=("p",))
         node.left(checkpoint(node.machine.boot_id, {uid: entry(uid, "gpu-3")}, versions=versions))
@@ -83,7 +70,7 @@ def test_prepared_claims_run_on_under_our_journal(tmp_path: Path, versions: str)
 
 def test_only_what_the_api_confirms_is_taken_over(tmp_path: Path) -> None:
     async def main() -> None:
-        node = Node(tmp_path)
+        node = Node(tmp_path, adopt=True)
         node.build()
         good, moved, half = node.claim("good", "gpu-0"), node.claim("moved", "gpu-5"), node.claim("half", "gpu-2")
         claims = {
@@ -113,7 +100,7 @@ def test_claims_are_listed_only_where_the_checkpoint_has_no_names(tmp_path: Path
     """The chart's driver may read a claim that it knows, but not list all of them."""
 
     async def main() -> None:
-        node = Node(tmp_path)
+        node = Node(tmp_path, adopt=True)
         node.build()
         uid = node.claim("c", "gpu-3", pods=("p",))
         node.left(checkpoint(node.machine.boot_id, {uid: entry(uid, "gpu-3")}, versions=versions))
@@ -133,7 +120,7 @@ def test_claims_are_listed_only_where_the_checkpoint_has_no_names(tmp_path: Path
 
 
 def test_a_checkpoint_of_another_boot_is_nothing(tmp_path: Path) -> None:
-    node = Node(tmp_path)
+    node = Node(tmp_path, adopt=True)
     node.build()
     node.left(checkpoint("another boot", {"u": entry("u", "gpu-0")}))
     assert NvidiaCheckpoint(tmp_path / "p" / DRIVER, node.machine.boot_id).claims() == []
@@ -156,7 +143,7 @@ def test_damaged_checkpoints_are_clear_errors(tmp_path: Path, content: bytes, me
 
 
 def test_handing_back_leaves_held_claims_byte_for_byte(tmp_path: Path) -> None:
-    node = Node(tmp_path)
+    node = Node(tmp_path, adopt=True)
     node.build()
     kept, released = node.claim("kept", "gpu-0", pods=("p",)), node.claim("released", "gpu-1")
     claims = {

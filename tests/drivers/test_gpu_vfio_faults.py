@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from gpu_node import CLAIMS
-from test_gpu_vfio import Node
+from vfio_node import Node
 
 from drakkar.preparation.claims import HeldClaim
 

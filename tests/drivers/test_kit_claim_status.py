@@ -11,8 +11,6 @@ import pytest
 from gpu_node import CLAIMS, DRIVER, GpuNode, running
 from small_api import FakeApi
 
-from drakkar.drivers.gpu.driver import GpuDriver
-from drakkar.kube.client import Client
 from drakkar.kube.clock import FakeClock
 from drakkar.kube.transport import ApiRequest, ApiResponse
 from drakkar.vendors.nvidia.published import PublishOptions
@@ -37,20 +35,8 @@ class Statuses(FakeApi):
 class Node(GpuNode):
     api: Statuses
 
-    def build(self) -> None:
-        super().build()
-        self.driver = GpuDriver(
-            self.machine,
-            node_name="n1",
-            client=Client(self.api),
-            plugins_dir=self.folder / "p",
-            registry_dir=self.folder / "r",
-            cdi_dir=self.cdi,
-            state_dir=self.folder / "state",
-            clock=self.clock,
-            options=self.options,
-            claim_status=True,
-        )
+    def __init__(self, folder: Path, **options: Any) -> None:
+        super().__init__(folder, api=Statuses(), claim_status=True, **options)
 
     async def settled(self) -> None:
         status = self.driver.node._status
@@ -64,7 +50,7 @@ def devices(request: ApiRequest) -> list[dict[str, Any]]:
 
 def test_a_prepared_claim_tells_its_hardware_by_apply(tmp_path: Path) -> None:
     async def main() -> None:
-        async with running(Node(tmp_path, api=Statuses())) as node:
+        async with running(Node(tmp_path)) as node:
             uid = node.claim("train", "gpu-3", shareID="11111111-1111-4111-8111-111111111111")
             assert not (await node.prepare("train", uid)).error
             await node.settled()
@@ -89,7 +75,7 @@ def test_a_prepared_claim_tells_its_hardware_by_apply(tmp_path: Path) -> None:
 
 def test_the_uuid_of_a_mig_device_made_for_a_claim_is_told(tmp_path: Path) -> None:
     async def main() -> None:
-        async with running(Node(tmp_path, api=Statuses(), options=PublishOptions(dynamic_mig=True))) as node:
+        async with running(Node(tmp_path, options=PublishOptions(dynamic_mig=True))) as node:
             uid = node.claim("c", "gpu-0-mig-1g10gb-19-2")
             assert not (await node.prepare("c", uid)).error
             await node.settled()
@@ -114,7 +100,7 @@ def test_it_is_tried_again_and_given_up_with_a_word(
 ) -> None:
     async def main() -> None:
         clock = FakeClock()
-        node = Node(tmp_path, api=Statuses(), clock=clock)
+        node = Node(tmp_path, clock=clock)
         async with running(node):
             node.api.answers = answers
             uid = node.claim("c", "gpu-0")

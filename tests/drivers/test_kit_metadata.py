@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 from gpu_node import DRIVER, GpuNode, running
 
-from drakkar.drivers.gpu.driver import GpuDriver
 from drakkar.drivers.kit.metadata import MetadataFiles
-from drakkar.kube.client import Client
 from drakkar.preparation.values import ClaimUID
 from drakkar.vendors.nvidia.published import PublishOptions
 
@@ -22,21 +20,8 @@ IN_CONTAINER = "/var/run/kubernetes.io/dra-device-attributes"
 class Telling(GpuNode):
     """A node whose driver tells containers what they have."""
 
-    telling = True
-
-    def build(self) -> None:
-        super().build()
-        self.driver = GpuDriver(
-            self.machine,
-            node_name="n1",
-            client=Client(self.api),
-            plugins_dir=self.folder / "p",
-            registry_dir=self.folder / "r",
-            cdi_dir=self.cdi,
-            state_dir=self.folder / "state",
-            options=self.options,
-            device_metadata=self.telling,
-        )
+    def __init__(self, folder: Path, **options: Any) -> None:
+        super().__init__(folder, device_metadata=True, **options)
 
     @property
     def told(self) -> list[Path]:
@@ -150,7 +135,7 @@ def test_a_restart_keeps_the_files_of_held_claims_and_no_others(tmp_path: Path) 
         async with running(node):
             (path,) = node.told
             assert path.read_text() == before
-            node.telling = False
+            node.driver_options["device_metadata"] = False
         async with running(node):  # switched off: what was prepared before is still named to the runtime
             assert node.spec(uid) == spec and node.told[0].read_text() == before
             assert not (await node.unprepare("c", uid)).error

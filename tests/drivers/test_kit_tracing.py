@@ -19,34 +19,18 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from drakkar.drivers.gpu.driver import GpuDriver
 from drakkar.drivers.kit import tracing
 from drakkar.drivers.kit.otel import Spans
 from drakkar.errors import DrakkarError
-from drakkar.kube.client import Client
 
 
 class Traced(GpuNode):
     """A node whose driver tells its spans to `exporter`."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
-        super().__init__(folder, **options)
         self.exporter = InMemorySpanExporter()
-        self.spans = Spans(SimpleSpanProcessor(self.exporter), "drakkar-test")
-
-    def build(self) -> None:
-        super().build()
-        self.driver = GpuDriver(
-            self.machine,
-            node_name="n1",
-            client=Client(self.api),
-            plugins_dir=self.folder / "p",
-            registry_dir=self.folder / "r",
-            cdi_dir=self.cdi,
-            state_dir=self.folder / "state",
-            options=self.options,
-            spans=self.spans,
-        )
+        spans = Spans(SimpleSpanProcessor(self.exporter), "drakkar-test")
+        super().__init__(folder, spans=spans, **options)
 
     def finished(self, name: str) -> list[ReadableSpan]:
         return [span for span in self.exporter.get_finished_spans() if span.name == name]
