@@ -11,10 +11,10 @@ from typing import Any
 from drakkar.cluster.autoscaler.drain_rules import Budgets, DrainRules
 from drakkar.cluster.autoscaler.expanders import best_option
 from drakkar.cluster.autoscaler.options import GROUP_LABEL, NodeGroup, Settings
+from drakkar.cluster.autoscaler.pods import daemon_pods
 from drakkar.cluster.autoscaler.scale_down import Candidate, ScaleDown
 from drakkar.cluster.autoscaler.scale_up import GroupView, not_triggered, plan_scale_up, waiting_pods
 from drakkar.cluster.autoscaler.templates import from_node, from_provider
-from drakkar.cluster.controllers.daemon_sets import daemon_pod, should_run
 from drakkar.cluster.fleet_fields import Field
 from drakkar.cluster.fleet_groups import read_groups, read_settings
 from drakkar.evidence.snapshot import Snapshot, name_of
@@ -109,7 +109,7 @@ def _grown(
             choose=lambda options: best_option(
                 options, settings.expander, priorities=settings.priorities, chance=Random(case.get("seed", 0))
             ),
-            daemons=lambda node: _daemons(snapshot, node),
+            daemons=lambda node: daemon_pods(_daemons(snapshot), node),
             not_started=case.get("notStarted") or (),
             room=room,
         )
@@ -145,12 +145,10 @@ def _view(case: Object, cluster: PlannedCluster, snapshot: Snapshot, group: Node
     return GroupView(group, len(members) + upcoming, template, upcoming, said.get("skipped", ""))
 
 
-def _daemons(snapshot: Snapshot, node: Object) -> Iterator[PodFacts]:
+def _daemons(snapshot: Snapshot) -> Iterator[Object]:
+    """DaemonSets as a server has them: a case need not name their UIDs."""
     for daemon in snapshot.all("DaemonSet"):
-        if should_run(daemon, node)[0]:
-            made = daemon_pod({**daemon, "metadata": {"uid": name_of(daemon), **daemon["metadata"]}}, name_of(node), "")
-            about = {"name": f"{name_of(daemon)}-{name_of(node)}", "uid": f"{name_of(daemon)}/{name_of(node)}"}
-            yield PodFacts({**made, "metadata": {**made["metadata"], **about}})
+        yield {**daemon, "metadata": {"uid": name_of(daemon), **daemon["metadata"]}}
 
 
 def _shrunk(

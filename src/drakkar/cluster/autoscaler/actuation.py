@@ -12,11 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from drakkar.cluster.autoscaler.drain_rules import is_mirror, is_overdue
 from drakkar.cluster.autoscaler.options import Settings
+from drakkar.cluster.autoscaler.pods import event_subject, grace_seconds, is_daemon_pod, is_mirror, is_overdue
 from drakkar.cluster.autoscaler.provider import Provider
 from drakkar.cluster.autoscaler.scale_down import Removal
-from drakkar.cluster.autoscaler.scale_up import owner_kind
 from drakkar.cluster.autoscaler.templates import DELETION_CANDIDATE, TO_BE_DELETED
 from drakkar.errors import DrakkarError
 from drakkar.kube.apierrors import ApiError
@@ -35,7 +34,6 @@ _AFTER_TAINT: Final = 5.0  # --node-delete-delay-after-taint
 _EVICTION_RETRY: Final = 10.0
 _HEADROOM: Final = 30.0
 _POLL: Final = 5.0
-_DEFAULT_GRACE: Final = 30
 _CONFLICTS: Final = 5
 _log = logging.getLogger(__name__)
 
@@ -165,8 +163,8 @@ class Actuator:
         pods = [PodFacts(pod) for pod in found.items]
         now = self._clock.now()
         pods = [pod for pod in pods if not (is_mirror(pod) or pod.finished or is_overdue(pod, now))]
-        daemons = [pod for pod in pods if owner_kind(pod) == "DaemonSet"]
-        others = [pod for pod in pods if owner_kind(pod) != "DaemonSet"]
+        daemons = [pod for pod in pods if is_daemon_pod(pod)]
+        others = [pod for pod in pods if not is_daemon_pod(pod)]
         if others and not removal.pods:
             raise _Failed(f'failed to delete empty node "{removal.name}", new pods scheduled')
         if not others:
@@ -193,8 +191,7 @@ class Actuator:
         return ""
 
     async def _try_eviction(self, pod: PodFacts) -> str:
-        grace = pod.spec.get("terminationGracePeriodSeconds")
-        seconds = min(_DEFAULT_GRACE if grace is None else int(grace), int(self._settings.max_graceful_termination))
+        seconds = min(grace_seconds(pod), int(self._settings.max_graceful_termination))
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -225,8 +222,7 @@ class Actuator:
         self._recorder.record({**node, "apiVersion": "v1", "kind": "Node"}, type, reason, message)
 
     def _record_pod(self, pod: PodFacts, type: str, reason: str, message: str) -> None:
-        about = {"apiVersion": "v1", "kind": "Pod", "metadata": dict(pod.pod["metadata"])}
-        self._recorder.record(about, type, reason, message)
+        self._recorder.record(event_subject(pod), type, reason, message)
 
 
 async def set_taint(client: Client, name: str, key: str, value: str, effect: str) -> Object:

@@ -19,9 +19,10 @@ from drakkar.cluster.autoscaler.backoff import Failure
 from drakkar.cluster.autoscaler.drain_rules import Budgets, DrainRules
 from drakkar.cluster.autoscaler.expanders import best_option
 from drakkar.cluster.autoscaler.options import NodeGroup, Settings
+from drakkar.cluster.autoscaler.pods import daemon_pods, event_subject
 from drakkar.cluster.autoscaler.priorities import Priorities
 from drakkar.cluster.autoscaler.provider import Provider, ProviderError
-from drakkar.cluster.autoscaler.readiness import condition_holds, is_ready
+from drakkar.cluster.autoscaler.readiness import is_ready, says_ready
 from drakkar.cluster.autoscaler.registry import Health, NodeFact, Registry
 from drakkar.cluster.autoscaler.scale_down import Candidate, ScaleDown
 from drakkar.cluster.autoscaler.scale_up import (
@@ -35,7 +36,6 @@ from drakkar.cluster.autoscaler.scale_up import (
     waiting_pods,
 )
 from drakkar.cluster.autoscaler.templates import NodeTemplate
-from drakkar.cluster.controllers.daemon_sets import daemon_pod, should_run
 from drakkar.errors import DrakkarError
 from drakkar.kube.apierrors import ApiError
 from drakkar.kube.client import Client
@@ -191,7 +191,7 @@ class Autoscaler:
 
     def _is_ready(self, group: NodeGroup, node: Object) -> bool:
         slices = self._cluster.slices_of(node["metadata"]["name"])
-        return is_ready(group, node, slices, self._provided[group.name].devices())
+        return is_ready(group, node, slices, self._provided[group.name].drivers)
 
     def _learn_templates(self) -> None:
         """What ready nodes show counts more than what the provider says; it is remembered when they are gone."""
@@ -228,7 +228,7 @@ class Autoscaler:
             pods,
             [self._view(group, now) for group in self._provider.groups],
             choose=lambda options: self._choose(options, priorities),
-            daemons=self._daemon_pods,
+            daemons=lambda node: daemon_pods(self._daemons.list(), node),
             not_started=[name for one in health.values() for name in one.not_started],
             room=self._room(),
         )
@@ -289,17 +289,6 @@ class Autoscaler:
         if before != message or now - since >= _REPEAT:
             self._told[pod.uid] = message, now
             self._about(pod, "NotTriggerScaleUp", message)
-
-    def _daemon_pods(self, node: Object) -> Iterable[PodFacts]:
-        """The daemon pods that a node would get."""
-        name = node["metadata"]["name"]
-        for daemon in self._daemons.list():
-            if not should_run(daemon, node)[0]:
-                continue
-            made = daemon_pod(daemon, name, "")
-            metadata = daemon["metadata"]
-            about = {"name": f"{metadata['name']}-{name}", "uid": f"{metadata['uid']}/{name}"}
-            yield PodFacts({**made, "metadata": {**made["metadata"], **about}})
 
     # Shrinking
 
@@ -364,8 +353,7 @@ class Autoscaler:
         self._recorder.record(self._config_map, type, reason, message)
 
     def _about(self, pod: PodFacts, reason: str, message: str) -> None:
-        about = {"apiVersion": "v1", "kind": "Pod", "metadata": dict(pod.pod["metadata"])}
-        self._recorder.record(about, "Normal", reason, message)
+        self._recorder.record(event_subject(pod), "Normal", reason, message)
 
     async def _write_status(self, state: str = "Running") -> None:
         now = self._clock.monotonic()
@@ -397,7 +385,7 @@ class Autoscaler:
         found = Health()
         for node in self._informers[NODES].list():
             if self._provider.group_of(node["metadata"]["name"]) is None:
-                (found.ready if condition_holds(node, "Ready") else found.unready).append(node["metadata"]["name"])
+                (found.ready if says_ready(node) else found.unready).append(node["metadata"]["name"])
         return found
 
     def _follower(self, kind: str) -> Any:

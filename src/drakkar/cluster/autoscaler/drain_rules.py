@@ -7,26 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum
 from typing import Any, Final
 
 from drakkar.cluster.autoscaler.options import Settings
-from drakkar.cluster.autoscaler.scale_up import owner_kind
-from drakkar.kube.clock import parse_rfc3339
+from drakkar.cluster.autoscaler.pods import is_daemon_pod, is_mirror, is_overdue, owner_kind
 from drakkar.kube.selectors import LabelSelector
 from drakkar.scheduling.pods import PodFacts
 
-__all__ = ["Blocked", "Budgets", "DrainRules", "is_mirror", "is_overdue"]
+__all__ = ["Blocked", "Budgets", "DrainRules"]
 
 Object = Mapping[str, Any]
 
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 LOCAL_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
-_MIRROR: Final = "kubernetes.io/config.mirror"
 _REPLICATED: Final = ("ReplicationController", "Job", "ReplicaSet", "StatefulSet")
-_OVERDUE: Final = timedelta(seconds=30)
-_DEFAULT_GRACE: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,21 +101,6 @@ class DrainRules:
         return moving, None
 
 
-def is_mirror(pod: PodFacts) -> bool:
-    """Whether the pod only mirrors a static pod of its kubelet."""
-    return _MIRROR in _annotations(pod)
-
-
-def is_overdue(pod: PodFacts, now: datetime) -> bool:
-    """Whether the pod is being deleted for longer than its grace period: it is as good as gone."""
-    stamp = pod.pod["metadata"].get("deletionTimestamp")
-    if not stamp:
-        return False
-    grace = pod.spec.get("terminationGracePeriodSeconds")
-    limit = timedelta(seconds=_DEFAULT_GRACE if grace is None else int(grace)) + _OVERDUE
-    return parse_rfc3339(stamp) + limit < now
-
-
 def _annotations(pod: PodFacts) -> Mapping[str, str]:
     return pod.pod["metadata"].get("annotations") or {}
 
@@ -133,7 +114,7 @@ def _overdue(rules: DrainRules, pod: PodFacts) -> Fate | None:
 
 
 def _daemon(_rules: DrainRules, pod: PodFacts) -> Fate | None:
-    return Fate.IGNORED if owner_kind(pod) == "DaemonSet" else None
+    return Fate.IGNORED if is_daemon_pod(pod) else None
 
 
 def _declared_safe(_rules: DrainRules, pod: PodFacts) -> Fate | None:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
-import re2
-
+from drakkar.cel.libraries.regex import Pattern, compile_pattern
 from drakkar.cluster.autoscaler.scale_up import Option
 from drakkar.errors import DrakkarError
 
@@ -57,31 +56,19 @@ def read_priorities(value: Any, where: str) -> dict[int, tuple[str, ...]]:
                 expected=_FORM,
             )
         for one in expressions:
-            try:
-                re2.compile(one, _quiet())
-            except re2.error as error:
+            pattern = compile_pattern(one)
+            if not isinstance(pattern, Pattern):
                 raise DrakkarError(
-                    f"{one!r} is no regular expression: {_text(error)}",
+                    f"{one!r} is no regular expression: {pattern.message}",
                     reason="InvalidPriorities",
                     subject=f"{where}.{number}",
                     expected="a regular expression in the syntax of RE2, such as spot-.*",
-                ) from None
+                )
         found[priority] = tuple(expressions)
     return found
 
 
 _FORM: Final = "lists of regular expressions for group names by priority: {10: [spot-.*], 50: [reserved-.*]}"
-
-
-def _quiet() -> Any:
-    options = re2.Options()
-    options.log_errors = False
-    return options
-
-
-def _text(error: Exception) -> str:
-    detail = error.args[0] if error.args else error
-    return detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
 
 
 def _all(options: list[Option], _priorities: Priorities) -> list[Option]:
@@ -111,9 +98,8 @@ def _waste(option: Option) -> float:
 def _priority(options: list[Option], priorities: Priorities) -> list[Option]:
     """Those of the highest priority that matches one; all where none does."""
     for _, expressions in sorted(priorities.items(), reverse=True):
-        matching = [
-            option for option in options if any(re2.search(one, option.group.name, _quiet()) for one in expressions)
-        ]
+        patterns = [one for one in map(compile_pattern, expressions) if isinstance(one, Pattern)]
+        matching = [option for option in options if any(one.test(option.group.name) for one in patterns)]
         if matching:
             return matching
     return options

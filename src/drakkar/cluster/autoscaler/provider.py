@@ -74,7 +74,6 @@ class Provider:
         self._refused: dict[str, float | None] = {}
         self._out: dict[str, float | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.changed = asyncio.Event()
 
     async def stop(self) -> None:
         """Machines that are on their way will not come."""

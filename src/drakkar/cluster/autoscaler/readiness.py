@@ -6,30 +6,30 @@ for (`processors/customresources` of cluster-autoscaler, which compares with the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from drakkar.cluster.autoscaler.options import NodeGroup
 from drakkar.cluster.autoscaler.templates import is_startup_taint
+from drakkar.cluster.controllers.pods import condition
 
-__all__ = ["condition_holds", "is_ready", "whole_pools"]
+__all__ = ["is_ready", "says_ready", "whole_pools"]
 
 Object = Mapping[str, Any]
 
 
-def is_ready(group: NodeGroup, node: Object, slices: Iterable[Object], wanted: Mapping[str, int]) -> bool:
+def is_ready(group: NodeGroup, node: Object, slices: Iterable[Object], wanted: Set[str]) -> bool:
     """Whether the node is Ready, has no startup taint, and every driver of `wanted` shows a whole pool in `slices`."""
-    if not condition_holds(node, "Ready"):
+    if not says_ready(node):
         return False
     if any(is_startup_taint(group, taint) for taint in (node.get("spec") or {}).get("taints") or ()):
         return False
-    return wanted.keys() <= (whole_pools(slices) if wanted else set())
+    return not wanted or wanted <= whole_pools(slices)
 
 
-def condition_holds(obj: Object, kind: str) -> bool:
-    """Whether a status condition is there and True."""
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") == kind and one.get("status") == "True" for one in conditions)
+def says_ready(node: Object) -> bool:
+    """Whether the node's kubelet says that it is ready."""
+    return (condition(node, "Ready") or {}).get("status") == "True"
 
 
 def whole_pools(slices: Iterable[Object]) -> set[str]:

@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 from drakkar.cluster.autoscaler.backoff import Backoff, Failure
 from drakkar.cluster.autoscaler.options import NodeGroup, Settings
+from drakkar.cluster.machinery.times import duration_text
 
 __all__ = ["Happened", "Health", "Instance", "NodeFact", "Registry"]
 
+_SECOND = 10**9  # nanoseconds, which Go counts in
 _MAX_STARTUP = 900.0  # a node that is not ready for longer than this after it registered is broken, not starting
 _OK_UNREADY = 3  # --ok-total-unready-count
 _MAX_UNREADY = 0.45  # --max-total-unready-percentage
@@ -163,7 +165,7 @@ class Registry:
                 self.backoff.succeeded(group)
             elif request.expected < now:
                 del self._requests[group]
-                took = _duration(now - request.asked)
+                took = duration_text(round(now - request.asked) * _SECOND)
                 self.backoff.failed(
                     group, Failure("Other", "timeout", f"Scale-up timed out for node group {group} after {took}"), now
                 )
@@ -202,13 +204,3 @@ class Registry:
                 )
             )
         return told
-
-
-def _duration(seconds: float) -> str:
-    """As Go prints it, to the second: ``15m10s``."""
-    total = round(seconds)
-    hours, rest = divmod(total, 3600)
-    minutes, left = divmod(rest, 60)
-    if hours:
-        return f"{hours}h{minutes}m{left}s"
-    return f"{minutes}m{left}s" if minutes else f"{left}s"

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from drakkar.cluster.autoscaler.drain_rules import DrainRules
 from drakkar.cluster.autoscaler.options import NodeGroup, Settings
-from drakkar.cluster.autoscaler.scale_up import owner_kind
+from drakkar.cluster.autoscaler.pods import is_daemon_pod
 from drakkar.cluster.autoscaler.utilization import Utilization, utilization_of
 from drakkar.errors import DrakkarError
 from drakkar.kube.objects import name_of
@@ -73,7 +73,7 @@ class ScaleDown:
     @property
     def unneeded(self) -> list[Removal]:
         """The nodes that nobody needs, the longest unneeded first."""
-        return [one.removal for one in sorted(self._unneeded.values(), key=lambda one: (one.since, one.removal.name))]
+        return [one.removal for one in self._by_age()]
 
     def forget(self) -> None:
         """Every node counts as needed from now on."""
@@ -144,11 +144,8 @@ class ScaleDown:
         empty: list[Removal] = []
         drained: list[Removal] = []
         in_progress = sum(map(len, going.values()))
-        long_enough: list[Removal] = []
-        for one in sorted(self._unneeded.values(), key=lambda one: (one.since, one.removal.name)):
-            wanted = settings.scale_down_unneeded_time if one.ready else settings.scale_down_unready_time
-            if one.since + wanted < now:
-                long_enough.append(one.removal)
+        wanted = {True: settings.scale_down_unneeded_time, False: settings.scale_down_unready_time}
+        long_enough = [one.removal for one in self._by_age() if one.since + wanted[one.ready] < now]
         for removal in sorted(long_enough, key=lambda one: bool(one.pods)):
             parallel = in_progress + len(empty) + len(drained) < settings.max_scale_down_parallelism
             may_drain = draining + len(drained) < settings.max_drain_parallelism
@@ -158,6 +155,9 @@ class ScaleDown:
                 left[removal.group.name] -= 1
                 (drained if removal.pods else empty).append(removal)
         return empty, drained
+
+    def _by_age(self) -> list[_Unneeded]:
+        return sorted(self._unneeded.values(), key=lambda one: (one.since, one.removal.name))
 
     def _look(
         self,
@@ -174,11 +174,7 @@ class ScaleDown:
         pods = list(state.pods.values())
         slices = cluster.slices_of(candidate.name)
         claims = [claim for pod in pods for claim in cluster.claims_of(pod)]
-        ignored = (
-            [pod for pod in pods if owner_kind(pod) == "DaemonSet"]
-            if self._settings.ignore_daemonsets_utilization
-            else []
-        )
+        ignored = filter(is_daemon_pod, pods) if self._settings.ignore_daemonsets_utilization else ()
         use = utilization_of(state, slices, claims, ignored=ignored)
         if use.share >= self._settings.scale_down_utilization_threshold:
             return f"{use.resource} is used to {use.share:.6g}, which is not little", False

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from drakkar.cluster.autoscaler.options import NodeGroup
+from drakkar.cluster.autoscaler.pods import is_daemon_pod
 from drakkar.cluster.autoscaler.templates import NodeTemplate
+from drakkar.cluster.controllers.pods import condition
 from drakkar.errors import DrakkarError
 from drakkar.scheduling.claims import Devices, SchedulingError, demand_of
 from drakkar.scheduling.filters import Rejection
@@ -117,22 +119,14 @@ def waiting_pods(
     found = []
     for pod in pods:
         status = pod.pod.get("status") or {}
-        unschedulable = any(
-            (one.get("type"), one.get("status"), one.get("reason")) == ("PodScheduled", "False", "Unschedulable")
-            for one in status.get("conditions") or ()
-        )
+        scheduled = condition(pod.pod, "PodScheduled") or {}
+        unschedulable = (scheduled.get("status"), scheduled.get("reason")) == ("False", "Unschedulable")
         if not unschedulable or pod.deleting or pod.node_name or pod.priority < cutoff:
             continue
-        if status.get("nominatedNodeName") or now - since.get(pod.uid, now) < delay or owner_kind(pod) == "DaemonSet":
+        if status.get("nominatedNodeName") or now - since.get(pod.uid, now) < delay or is_daemon_pod(pod):
             continue
         found.append(pod)
     return sorted(found, key=_importance)
-
-
-def owner_kind(pod: PodFacts) -> str:
-    """The kind of what controls a pod, "" if nothing does."""
-    owners = (pod.pod.get("metadata") or {}).get("ownerReferences") or ()
-    return next((str(one.get("kind")) for one in owners if one.get("controller")), "")
 
 
 def plan_scale_up(

@@ -48,11 +48,11 @@ class StatusWriter:
         self, groups: Sequence[GroupStatus], others: Health, now: datetime, state: str = "Running"
     ) -> Object:
         """The object for this round; `others` are nodes that belong to no group, `state` what the autoscaler does."""
-        stamp = rfc3339(now)
+        stamp, precise = rfc3339(now), now.strftime("%Y-%m-%d %H:%M:%S.%f +0000 UTC")
         everything = [*(one.health for one in groups), others]
         candidates = sum(one.candidates for one in groups)
         status = {
-            "time": now.strftime("%Y-%m-%d %H:%M:%S.%f +0000 UTC"),
+            "time": precise,
             "autoscalerStatus": state,
             "clusterWide": {
                 "health": self._stamped("", "health", _healthy(all(one.healthy for one in groups)), stamp)
@@ -68,7 +68,7 @@ class StatusWriter:
             "metadata": {
                 "name": NAME,
                 "namespace": NAMESPACE,
-                "annotations": {_UPDATED: now.strftime("%Y-%m-%d %H:%M:%S.%f +0000 UTC")},
+                "annotations": {_UPDATED: precise},
             },
             "data": {"status": yaml.safe_dump(_ordered(status), sort_keys=False, width=4096)},
         }

@@ -42,24 +42,16 @@ class NodeTemplate:
         """The node under another name, then its slices."""
         return copied_node(self.node, self.slices, name)
 
-    def devices(self) -> dict[str, int]:
-        """How many devices each driver would publish."""
-        return devices_by_driver(self.slices)
+    @property
+    def drivers(self) -> frozenset[str]:
+        """The drivers that would publish something."""
+        return frozenset(piece["spec"]["driver"] for piece in self.slices)
 
     @property
     def capacity(self) -> Amounts:
         """What the machine has; what it offers where only that is known."""
         status = self.node.get("status") or {}
         return amounts(status.get("capacity") or status.get("allocatable"))
-
-
-def devices_by_driver(slices: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """How many devices the slices list, by driver."""
-    found: dict[str, int] = {}
-    for piece in slices:
-        spec = piece["spec"]
-        found[spec["driver"]] = found.get(spec["driver"], 0) + len(spec.get("devices") or ())
-    return found
 
 
 def from_provider(group: NodeGroup) -> NodeTemplate:

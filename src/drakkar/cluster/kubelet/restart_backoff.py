@@ -9,6 +9,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
+from drakkar.cluster.machinery.times import duration_text
+
 INITIAL: Final = 10.0
 LIMIT: Final = 300.0
 
@@ -40,11 +42,4 @@ class RestartBackoff:
 
 def go_duration(seconds: float) -> str:
     """Whole seconds as Go prints them: `10s`, `1m20s`, `5m0s`."""
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes}m{rest}s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes}m{rest}s"
+    return duration_text(int(seconds) * 10**9)

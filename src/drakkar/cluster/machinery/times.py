@@ -16,6 +16,7 @@ __all__ = [
     "canonical_duration",
     "canonical_microtime",
     "canonical_time",
+    "duration_text",
     "parse_time",
     "seconds_of_duration",
 ]
@@ -74,12 +75,28 @@ def canonical_microtime(text: str) -> str:
 
 def canonical_duration(text: str) -> str:
     """A Go duration as Go writes it, e.g. `90s` → `1m30s`. Raises `TimeError`."""
-    return _duration_text(_nanoseconds(text))
+    return duration_text(_nanoseconds(text))
 
 
 def seconds_of_duration(text: str) -> float:
     """A Go duration in seconds. Raises `TimeError`."""
     return _nanoseconds(text) / 1e9
+
+
+def duration_text(nanoseconds: int) -> str:
+    """As Go writes a duration, e.g. `1m30s`."""
+    if not nanoseconds:
+        return "0s"
+    sign, rest = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
+    for unit, size in (("ns", 1), ("µs", 10**3), ("ms", 10**6)):
+        if rest < size * 1000:
+            return f"{sign}{_decimal(rest, size)}{unit}"
+    minutes, nanos = divmod(rest, 60 * 10**9)
+    hours, minutes = divmod(minutes, 60)
+    text = f"{_decimal(nanos, 10**9)}s"
+    if hours or minutes:
+        text = f"{minutes}m{text}"
+    return f"{sign}{hours}h{text}" if hours else sign + text
 
 
 @lru_cache(maxsize=1024)
@@ -165,21 +182,6 @@ def _nanoseconds(text: str) -> int:
     if total >= 1 << 63:
         raise TimeError(f"time: invalid duration {_quote(text)}")
     return sign * total
-
-
-def _duration_text(nanoseconds: int) -> str:
-    if not nanoseconds:
-        return "0s"
-    sign, rest = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
-    for unit, size in (("ns", 1), ("µs", 10**3), ("ms", 10**6)):
-        if rest < size * 1000:
-            return f"{sign}{_decimal(rest, size)}{unit}"
-    minutes, nanos = divmod(rest, 60 * 10**9)
-    hours, minutes = divmod(minutes, 60)
-    text = f"{_decimal(nanos, 10**9)}s"
-    if hours or minutes:
-        text = f"{minutes}m{text}"
-    return f"{sign}{hours}h{text}" if hours else sign + text
 
 
 def _decimal(value: int, size: int) -> str:
