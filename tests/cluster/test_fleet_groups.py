@@ -150,7 +150,7 @@ WRONG = {
     ),
     "expression": (
         f"groups: [{{{GROUP}}}]\nautoscaler: {{expander: priority, priorities: {{1: ['(']}}}}",
-        "autoscaler.priorities", "no regular expression",
+        "autoscaler.priorities", "no regular expression: error parsing regexp: missing closing ): `(`",
     ),
     "threshold": (
         f"groups: [{{{GROUP}}}]\nautoscaler: {{scaleDownUtilizationThreshold: 50}}",

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
-from drakkar.api import names
 from drakkar.cel.libraries.times import parse_duration
 from drakkar.errors import DrakkarError
+from drakkar.kube import names
 
 __all__ = ["MAX_NODES", "RACK_LABEL", "ZONE_LABEL", "Field", "label_word", "labels_of", "model_of", "taint_of"]
 
@@ -73,7 +73,7 @@ class Field:
             self.wrong(f"{self._shown()} is no whole number", "a whole number, at most a milliard")
         return self.value
 
-    def flag(self, default: bool) -> bool:
+    def flag(self, default: bool = False) -> bool:
         if self.value is None:
             return default
         if not isinstance(self.value, bool):

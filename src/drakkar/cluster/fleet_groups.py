@@ -7,10 +7,8 @@ strictly as the rest of the file.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from typing import Any, Final
 
-from drakkar.api import names
 from drakkar.cluster.autoscaler.options import EXPANDERS, GROUP_LABEL, NodeGroup, Provisioning, Settings, Stockout
 from drakkar.cluster.fleet_fields import (
     MAX_NODES,
@@ -23,6 +21,7 @@ from drakkar.cluster.fleet_fields import (
     taint_of,
 )
 from drakkar.errors import DrakkarError
+from drakkar.kube import names
 
 __all__ = ["AUTOSCALER_FIELDS", "read_groups", "read_settings"]
 
@@ -99,7 +98,7 @@ def _group(entry: Field) -> NodeGroup:
         startup_taints=tuple(taint_of(one) for one in known["startupTaints"].items("a list of taints")),
         provisioning=_provisioning(known["provisioning"]),
         template_slices=known["templateSlices"].flag(True),
-        partitions=known["partitions"].flag(False),
+        partitions=known["partitions"].flag(),
     )
 
 
@@ -110,9 +109,9 @@ def _provisioning(field: Field) -> Provisioning:
     return Provisioning(
         delay=_delay(known["delay"]),
         driver_delay=known["driverDelay"].seconds() if known["driverDelay"].value is not None else 0.0,
-        failure_rate=_share(known["failureRate"], 0.0),
+        failure_rate=_share(known["failureRate"]),
         quota=known["quota"].count(0) if known["quota"].value is not None else None,
-        refused=known["refused"].flag(False),
+        refused=known["refused"].flag(),
         stockouts=tuple(_stockout(one) for one in known["stockouts"].items("a list of stockouts: after and for")),
     )
 
@@ -136,9 +135,9 @@ def _stockout(field: Field) -> Stockout:
     return Stockout(after, known["for"].seconds() if known["for"].value is not None else None)
 
 
-def _share(field: Field, default: float) -> float:
+def _share(field: Field) -> float:
     if field.value is None:
-        return default
+        return 0.0
     if isinstance(field.value, bool) or not isinstance(field.value, int | float) or not 0 <= field.value <= 1:
         field.wrong(f"{field.value!r} is no share", "a number from 0 to 1")
     return float(field.value)
@@ -182,10 +181,6 @@ def _priorities(field: Field) -> Mapping[int, tuple[str, ...]]:
         field.wrong(error.message, error.expected)
 
 
-def _flags(value: bool) -> Callable[[Field], bool]:
-    return lambda field: field.flag(value)
-
-
 AUTOSCALER_FIELDS: Final[dict[str, tuple[str, Callable[[Field], Any]]]] = {
     "expander": ("expander", _expanders),
     "priorities": ("priorities", _priorities),
@@ -197,10 +192,10 @@ AUTOSCALER_FIELDS: Final[dict[str, tuple[str, Callable[[Field], Any]]]] = {
     "initialNodeGroupBackoffDuration": ("initial_node_group_backoff", _positive),
     "maxNodeGroupBackoffDuration": ("max_node_group_backoff", _positive),
     "nodeGroupBackoffResetTimeout": ("node_group_backoff_reset_timeout", Field.seconds),
-    "scaleDownEnabled": ("scale_down_enabled", _flags(True)),
+    "scaleDownEnabled": ("scale_down_enabled", Field.flag),
     "scaleDownUnneededTime": ("scale_down_unneeded_time", Field.seconds),
     "scaleDownUnreadyTime": ("scale_down_unready_time", Field.seconds),
-    "scaleDownUtilizationThreshold": ("scale_down_utilization_threshold", lambda field: _share(field, 0.5)),
+    "scaleDownUtilizationThreshold": ("scale_down_utilization_threshold", _share),
     "scaleDownDelayAfterAdd": ("scale_down_delay_after_add", Field.seconds),
     "scaleDownDelayAfterDelete": ("scale_down_delay_after_delete", Field.seconds),
     "scaleDownDelayAfterFailure": ("scale_down_delay_after_failure", Field.seconds),
@@ -209,12 +204,9 @@ AUTOSCALER_FIELDS: Final[dict[str, tuple[str, Callable[[Field], Any]]]] = {
     "maxPodEvictionTime": ("max_pod_eviction_time", Field.seconds),
     "maxScaleDownParallelism": ("max_scale_down_parallelism", _at_least_one),
     "maxDrainParallelism": ("max_drain_parallelism", _at_least_one),
-    "skipNodesWithSystemPods": ("skip_nodes_with_system_pods", _flags(True)),
-    "skipNodesWithLocalStorage": ("skip_nodes_with_local_storage", _flags(True)),
-    "skipNodesWithCustomControllerPods": ("skip_nodes_with_custom_controller_pods", _flags(True)),
-    "ignoreDaemonsetsUtilization": ("ignore_daemonsets_utilization", _flags(False)),
+    "skipNodesWithSystemPods": ("skip_nodes_with_system_pods", Field.flag),
+    "skipNodesWithLocalStorage": ("skip_nodes_with_local_storage", Field.flag),
+    "skipNodesWithCustomControllerPods": ("skip_nodes_with_custom_controller_pods", Field.flag),
+    "ignoreDaemonsetsUtilization": ("ignore_daemonsets_utilization", Field.flag),
 }
 """Fields of `autoscaler` with the attribute of `Settings` and what reads them."""
-
-
-assert {attribute for attribute, _ in AUTOSCALER_FIELDS.values()} == {one.name for one in fields(Settings)}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from drakkar.errors import DrakkarError
@@ -262,7 +263,7 @@ class TrialCluster:
         self._undo.append(lambda: self.view.set_node(node))
         for piece in self.slices_of(name):
             self._drop_slice(piece)
-            self._undo.append(lambda piece=piece: self._take_slice(piece))  # type: ignore[misc]
+            self._undo.append(partial(self._take_slice, piece))
         return gone
 
     # --- feeding ----------------------------------------------------------------------------------------------------

@@ -54,8 +54,8 @@ def test_what_fails_while_a_group_is_left_alone_makes_it_no_longer() -> None:
 # What was asked for
 
 
-def registry(**settings: float) -> Registry:
-    return Registry([GROUP], Settings(**settings))  # type: ignore[arg-type]
+def registry(max_node_provision_time: float = 900.0) -> Registry:
+    return Registry([GROUP], Settings(max_node_provision_time=max_node_provision_time))
 
 
 def node(name: str, *, ready: bool = True, since: float = 0.0, going: bool = False) -> NodeFact:
