@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from drakkar.allocation.errors import AllocationError
-from drakkar.api.names import label_key, label_value
+from drakkar.kube.names import label_key, label_value
 from drakkar.kube.selectors import Requirement
 
 _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from drakkar.api import metadata, names, shared
+from drakkar.api import metadata, shared
 from drakkar.api.expressions import check_expression, check_selectors
 from drakkar.api.fields import FieldError, forbidden, invalid, not_supported, required, too_long, too_many
+from drakkar.kube import names
 
 __all__ = ["check_claim", "check_claim_status", "check_claim_update", "check_configuration", "check_template"]
 

@@ -16,7 +16,6 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-from drakkar.api import names
 from drakkar.api.fields import (
     INVALID,
     TOO_FEW,
@@ -29,6 +28,7 @@ from drakkar.api.fields import (
     too_long,
     too_many,
 )
+from drakkar.kube import names
 
 __all__ = ["check", "merge"]
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from drakkar.api import names
 from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required, too_long
+from drakkar.kube import names
 
 __all__ = [
     "check_annotations",

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from drakkar.api import names
 from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required, too_long, too_many
+from drakkar.kube import names
 
 __all__ = [
     "check_binding_conditions",

@@ -11,9 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from drakkar.api import metadata, names, shared
+from drakkar.api import metadata, shared
 from drakkar.api.capacities import check_capacity
 from drakkar.api.fields import FieldError, invalid, not_found, required, too_long
+from drakkar.kube import names
 from drakkar.kube.quantity import Quantity
 
 __all__ = ["check_attribute_name", "check_slice"]

@@ -11,9 +11,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from drakkar.api import claims, declarative, metadata, names, shared, slices
+from drakkar.api import claims, declarative, metadata, shared, slices
 from drakkar.api.expressions import check_selectors
 from drakkar.api.fields import FieldError, invalid, too_many
+from drakkar.kube import names
 
 __all__ = ["KINDS", "validate_create", "validate_update"]
 

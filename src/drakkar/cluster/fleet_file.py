@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from drakkar.api import names
 from drakkar.cluster.autoscaler.options import NodeGroup, Settings
 from drakkar.cluster.autoscaler.provider import initial_nodes
 from drakkar.cluster.fleet_fields import (
@@ -32,7 +31,7 @@ from drakkar.cluster.fleet_groups import read_groups, read_settings
 from drakkar.cluster.requests import NodeRequest
 from drakkar.errors import DrakkarError
 from drakkar.evidence.snapshot import Manifest
-from drakkar.kube import yamltext
+from drakkar.kube import names, yamltext
 
 if TYPE_CHECKING:
     from drakkar.cluster.behaviours import Rule

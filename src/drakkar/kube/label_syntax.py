@@ -7,38 +7,18 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from drakkar.kube import names
+
 __all__ = ["SyntaxProblem", "Term", "terms"]
 
 _SPECIAL: Final = frozenset("=!(),><")
 _SYMBOLS: Final = frozenset((")", ",", "!", "==", "=", "(", "!=", ">", "<"))
 _OPERATORS: Final = {"=": "In", "==": "In", "!=": "NotIn", "in": "In", "notin": "NotIn", ">": "Gt", "<": "Lt"}
 _BINARY: Final = "in, notin, =, ==, !=, gt, lt"
-_NAME: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_NAME_RE: Final = re.compile(_NAME)
-_DNS: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_DNS_RE: Final = re.compile(_DNS)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _INT64: Final = 1 << 63
 _LONGEST: Final = 1024  # digits, zeros in front included
 _NO_INTEGER: Final = "for 'Gt', 'Lt' operators, the value must be an integer"
-_ALPHANUMERIC: Final = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an"
-_NAME_WORDS: Final = (
-    f"name part {_ALPHANUMERIC} alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for"
-    f" validation is '{_NAME}')"
-)
-_VALUE_WORDS: Final = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and"
-    " end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is"
-    f" '({_NAME})?')"
-)
-_PREFIX_WORDS: Final = (
-    "prefix part a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and"
-    f" must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_DNS}')"
-)
-_PARTS_WORDS: Final = (
-    f"a valid label key {_ALPHANUMERIC} alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used"
-    f" for validation is '{_NAME}') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-)
 
 
 class SyntaxProblem(ValueError):
@@ -124,7 +104,7 @@ class _Reader:
         if token.kind != "identifier":
             raise SyntaxProblem(f"found '{token.text}', expected: identifier")
         key = token.text
-        complaints = _key_complaints(key)
+        complaints = names.label_key(key)
         if complaints:
             raise SyntaxProblem(f"<nil>: Invalid value: {json.dumps(key)}: {'; '.join(complaints)}")
         if absent:
@@ -194,39 +174,9 @@ def _checked(key: str, operator: str, values: list[str]) -> tuple[str, ...]:
             if not _INTEGER.fullmatch(value) or len(value) > _LONGEST or not -_INT64 <= int(value) < _INT64
         ]
     for index, value in enumerate(values):
-        complaints = _value_complaints(value)
+        complaints = names.label_value(value)
         if complaints:
             problems.append(f"values[{index}][{key}]: Invalid value: {json.dumps(value)}: {'; '.join(complaints)}")
     if problems:
         raise SyntaxProblem(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
     return tuple(values)
-
-
-def _key_complaints(key: str) -> list[str]:
-    parts = key.split("/")
-    if len(parts) > 2:
-        return [_PARTS_WORDS]
-    found: list[str] = []
-    if len(parts) == 2:
-        if not parts[0]:
-            found.append("prefix part must be non-empty")
-        else:
-            if len(parts[0].encode()) > 253:
-                found.append("prefix part must be no more than 253 bytes")
-            if not _DNS_RE.fullmatch(parts[0]):
-                found.append(_PREFIX_WORDS)
-    name = parts[-1]
-    if not name:
-        found.append("name part must be non-empty")
-    elif len(name.encode()) > 63:
-        found.append("name part must be no more than 63 bytes")
-    if not _NAME_RE.fullmatch(name):
-        found.append(_NAME_WORDS)
-    return found
-
-
-def _value_complaints(value: str) -> list[str]:
-    found = ["must be no more than 63 bytes"] if len(value.encode()) > 63 else []
-    if value and not _NAME_RE.fullmatch(value):
-        found.append(_VALUE_WORDS)
-    return found

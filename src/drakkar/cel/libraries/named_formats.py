@@ -13,12 +13,8 @@ from typing import Any, Final
 from drakkar.cel.libraries.url import URLProblem, parse_request_uri
 from drakkar.cel.signatures import Library
 from drakkar.cel.values import NONE, OpaqueValue, Optional, size_of, tenth
+from drakkar.kube import names
 
-_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
-_SUBDOMAIN: Final = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*", re.ASCII)
-_LABEL_1035: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
-_QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
-_LABEL_VALUE: Final = re.compile(rf"({_QUALIFIED.pattern})?", re.ASCII)
 _UUID: Final = re.compile(r"[0-9A-F]{8}-?[0-9A-F]{4}-?[0-9A-F]{4}-?[0-9A-F]{4}-?[0-9A-F]{12}", re.ASCII | re.IGNORECASE)
 _BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", re.ASCII)
 _DATE: Final = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})", re.ASCII)
@@ -26,87 +22,13 @@ _DATETIME: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.[0-9]+)?(z|([+-])[0-9]{2}:[0-9]{2})",
     re.ASCII | re.IGNORECASE,
 )
-_MAX_LABEL: Final = 63
-_MAX_SUBDOMAIN: Final = 253
-
-_LABEL_TEXT: Final = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
-    "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)
-_SUBDOMAIN_TEXT: Final = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
-    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-)
-_LABEL_1035_TEXT: Final = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
-    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
-    "'[a-z]([-a-z0-9]*[a-z0-9])?')"
-)
-_QUALIFIED_TEXT: Final = (
-    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
-    "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-)
-_LABEL_VALUE_TEXT: Final = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
-    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
-    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-)
-
-
-def _too_long(text: str, limit: int, unit: str = "characters") -> list[str]:
-    """Upstream has two sets of checks: those of qualified names and label values say "bytes", which they all count."""
-    return [f"must be no more than {limit} {unit}"] if len(text.encode()) > limit else []
-
-
-def _label(text: str) -> list[str]:
-    problems = _too_long(text, _MAX_LABEL)
-    if not _LABEL.fullmatch(text):
-        problems.append("must not contain dots" if _SUBDOMAIN.fullmatch(text) else _LABEL_TEXT)
-    return problems
-
-
-def _subdomain(text: str, unit: str = "characters") -> list[str]:
-    problems = _too_long(text, _MAX_SUBDOMAIN, unit)
-    return problems if _SUBDOMAIN.fullmatch(text) else [*problems, _SUBDOMAIN_TEXT]
-
-
-def _label_1035(text: str) -> list[str]:
-    problems = _too_long(text, _MAX_LABEL)
-    return problems if _LABEL_1035.fullmatch(text) else [*problems, _LABEL_1035_TEXT]
-
-
-def _qualified_name(text: str) -> list[str]:
-    parts = text.split("/")
-    problems: list[str] = []
-    if len(parts) > 2:
-        prefixed = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        return [f"a valid label key {_QUALIFIED_TEXT} {prefixed}"]
-    if len(parts) == 2:
-        if not parts[0]:
-            problems.append("prefix part must be non-empty")
-        else:
-            problems += [f"prefix part {problem}" for problem in _subdomain(parts[0], "bytes")]
-    name = parts[-1]
-    if not name:
-        problems.append("name part must be non-empty")
-    else:
-        problems += [f"name part {problem}" for problem in _too_long(name, _MAX_LABEL, "bytes")]
-    return problems if _QUALIFIED.fullmatch(name) else [*problems, f"name part {_QUALIFIED_TEXT}"]
-
-
-def _label_value(text: str) -> list[str]:
-    problems = _too_long(text, _MAX_LABEL, "bytes")
-    return problems if _LABEL_VALUE.fullmatch(text) else [*problems, _LABEL_VALUE_TEXT]
 
 
 def _prefix(check: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
     """A name that something will be appended to may end with a dash."""
 
     def run(text: str) -> list[str]:
-        return check(text[:-2] + "a" if len(text) > 1 and text.endswith("-") else text)
+        return check(names.prefix_of_generated(text))
 
     return run
 
@@ -165,14 +87,14 @@ class NamedFormat(OpaqueValue):
 FORMATS: Final = {
     name: NamedFormat(name, check, size)
     for name, check, size in (
-        ("dns1123Label", _label, 30),
-        ("dns1123Subdomain", _subdomain, 60),
-        ("dns1035Label", _label_1035, 30),
-        ("qualifiedName", _qualified_name, 60),
-        ("dns1123LabelPrefix", _prefix(_label), 30),
-        ("dns1123SubdomainPrefix", _prefix(_subdomain), 60),
-        ("dns1035LabelPrefix", _prefix(_label_1035), 30),
-        ("labelValue", _label_value, 40),
+        ("dns1123Label", names.dns_label, 30),
+        ("dns1123Subdomain", names.dns_subdomain, 60),
+        ("dns1035Label", names.dns_1035_label, 30),
+        ("qualifiedName", names.label_key, 60),
+        ("dns1123LabelPrefix", _prefix(names.dns_label), 30),
+        ("dns1123SubdomainPrefix", _prefix(names.dns_subdomain), 60),
+        ("dns1035LabelPrefix", _prefix(names.dns_1035_label), 30),
+        ("labelValue", names.label_value, 40),
         ("uri", _uri, 1103),
         ("uuid", _matching(_UUID, "does not match the UUID format"), 70),
         ("byte", _matching(_BASE64, "invalid base64"), 84),

@@ -25,7 +25,7 @@ DRA: Final = "resource.k8s.io"
 class Rules(NamedTuple):
     """What is regular about a kind.
 
-    `name`: the rule for names (a function of `drakkar.api.names`). `status`: there is a status that only its
+    `name`: the rule for names (a function of `drakkar.kube.names`). `status`: there is a status that only its
     subresource writes. `generation`: metadata.generation counts changes of the spec. `unconditional`: updates without a
     resourceVersion are accepted.
     """

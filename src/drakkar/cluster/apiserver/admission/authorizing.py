@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from drakkar.api import names
 from drakkar.cel.signatures import Library
 from drakkar.cel.values import Failure, OpaqueValue
 from drakkar.cluster.apiserver.authorization import Attributes, Decision
 from drakkar.cluster.apiserver.identities import User, service_account
+from drakkar.kube import names
 
 if TYPE_CHECKING:
     from drakkar.cluster.apiserver.admission.asked import Asked

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from drakkar.api import metadata, names
+from drakkar.api import metadata
 from drakkar.api.fields import FieldError
 from drakkar.cluster.apiserver.custom import checks, structural
 from drakkar.cluster.machinery import jsontext, strictness
 from drakkar.cluster.machinery.kinds import Decoded, DecodeError, Kind, Rules
 from drakkar.cluster.machinery.schemas import Struct, struct_of
 from drakkar.cluster.machinery.shapes import Findings, ShapeError, shape
-from drakkar.kube import yamltext
+from drakkar.kube import names, yamltext
 
 if TYPE_CHECKING:
     from drakkar.cluster.machinery.custom.rules import SchemaRules

@@ -11,8 +11,9 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from drakkar.api import metadata, names
+from drakkar.api import metadata
 from drakkar.api.fields import FieldError
+from drakkar.kube import names
 
 if TYPE_CHECKING:
     from drakkar.cluster.machinery.kinds import Kind

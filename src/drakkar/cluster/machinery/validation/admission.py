@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from drakkar.api import names
 from drakkar.api.fields import FieldError, duplicate, invalid, not_supported, quote, required
 from drakkar.cel.libraries.url import URLProblem, parse_reference
 from drakkar.cluster.machinery.validation import admission_policies, values
@@ -19,6 +18,7 @@ from drakkar.cluster.machinery.validation.admission_rules import (
     check_conditions,
     check_rule,
 )
+from drakkar.kube import names
 
 __all__ = ["CREATE", "UPDATE"]
 

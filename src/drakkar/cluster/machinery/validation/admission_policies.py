@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from drakkar.api import metadata, names
+from drakkar.api import metadata
 from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required
 from drakkar.cel import CelError, Program, types
 from drakkar.cel.parser import RESERVED
@@ -20,6 +20,7 @@ from drakkar.cluster.machinery.validation.admission_rules import (
     check_conditions,
     check_match_resources,
 )
+from drakkar.kube import names
 
 __all__ = ["CREATE", "UPDATE"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from drakkar.api import names
 from drakkar.api.fields import FieldError, duplicate, invalid, not_supported, required, too_many
 from drakkar.cel import CelError, types
 from drakkar.cluster.machinery.expressions import Declared, compiled
 from drakkar.cluster.machinery.validation import values
+from drakkar.kube import names
 
 __all__ = ["FAILURE_POLICIES", "MATCH_POLICIES", "check_conditions", "check_match_resources", "check_rule"]
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from drakkar.api import names, shared
+from drakkar.api import shared
 from drakkar.api.fields import (
     FieldError,
     duplicate,
@@ -19,6 +19,7 @@ from drakkar.api.fields import (
     too_many,
 )
 from drakkar.cluster.machinery.validation import values
+from drakkar.kube import names
 from drakkar.kube.quantity import Quantity
 
 __all__ = ["PodParts", "check_containers", "check_ephemeral_containers", "check_init_containers", "check_resources"]

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from drakkar.api import metadata, names
+from drakkar.api import metadata
 from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required, too_long
 from drakkar.cluster.machinery.validation import (
     endpoints,
@@ -18,6 +18,7 @@ from drakkar.cluster.machinery.validation import (
     values,
     workloads,
 )
+from drakkar.kube import names
 from drakkar.kube.quantity import Quantity
 
 __all__ = ["CREATE", "UPDATE"]

@@ -6,9 +6,9 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Any, Final
 
-from drakkar.api import names
 from drakkar.api.fields import FieldError, invalid, not_supported, required
 from drakkar.cluster.machinery.validation import values
+from drakkar.kube import names
 
 __all__ = ["check_endpoints"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from drakkar.api import names
 from drakkar.api.fields import FieldError, duplicate, invalid, not_supported, required, too_many
+from drakkar.kube import names
 
 __all__ = ["check_failure_policy"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from drakkar.api import names
 from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, required
 from drakkar.cluster.machinery.validation import values
+from drakkar.kube import names
 from drakkar.kube.quantity import Quantity
 
 __all__ = ["check_limit_range", "check_quota", "check_quota_status", "check_quota_update"]

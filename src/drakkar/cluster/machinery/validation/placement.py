@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from drakkar.api import names, shared
+from drakkar.api import shared
 from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required
 from drakkar.cluster.machinery.validation import values
+from drakkar.kube import names
 
 __all__ = ["check_added_tolerations", "check_affinity", "check_spreading", "check_taints", "check_tolerations"]
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from drakkar.api import names
 from drakkar.api.fields import FieldError, duplicate, invalid, not_supported, required
+from drakkar.kube import names
 
 __all__ = ["check_dns", "check_late", "check_security"]
 

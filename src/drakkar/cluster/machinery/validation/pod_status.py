@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from drakkar.api import metadata, names, shared
+from drakkar.api import metadata, shared
 from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required, too_long
+from drakkar.kube import names
 
 __all__ = ["check_pod_status_update"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from drakkar.api import metadata, names, shared
+from drakkar.api import metadata, shared
 from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required
 from drakkar.cluster.machinery import recall
 from drakkar.cluster.machinery.validation import placement, pod_settings, values
@@ -17,6 +17,7 @@ from drakkar.cluster.machinery.validation.containers import (
 )
 from drakkar.cluster.machinery.validation.difference import difference
 from drakkar.cluster.machinery.validation.volumes import check_volumes
+from drakkar.kube import names
 
 __all__ = ["check_new_pod", "check_pod", "check_pod_spec", "check_pod_update", "check_template"]
 

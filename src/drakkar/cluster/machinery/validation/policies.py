@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from drakkar.api import metadata, names
+from drakkar.api import metadata
 from drakkar.api.fields import FieldError, forbidden, invalid, not_supported, required
 from drakkar.cluster.machinery.custom.written import check_written
 from drakkar.cluster.machinery.validation import values
+from drakkar.kube import names
 
 __all__ = ["CREATE", "UPDATE"]
 

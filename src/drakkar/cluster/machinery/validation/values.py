@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from drakkar.api import metadata, names, shared
+from drakkar.api import metadata, shared
 from drakkar.api.fields import FieldError, forbidden, invalid, required
+from drakkar.kube import names
 from drakkar.kube.quantity import Quantity
 
 __all__ = [

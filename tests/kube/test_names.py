@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from drakkar.api import names
+from drakkar.kube import names
 
 RULES: dict[Callable[[str], list[str]], tuple[list[str], list[str]]] = {
     names.dns_label: (["a", "a-1", "1a", "a" * 63], ["", "A", "-a", "a-", "a.b", "a_b", "a" * 64, "é"]),
