@@ -15,18 +15,14 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 from bench._tables import Figure, show
-from bench.cluster import Embedded, running
-from bench.realkube import TEMPLATE, claiming_pod
+from bench.cluster import Embedded, resident, running
+from bench.realkube import TEMPLATE, binaries, claiming_pod, driver_of, lacking
 from drakkar.drivers.gpu.classes import device_classes
-from tests.e2e.node import Driver
-from tests.e2e.scenarios import DriverSetup
+from drakkar.testing.kubectl import Kubectl
 from tools import kubectl as kubectls
-from tools.realkube import build
-from tools.realkube.cluster import RealCluster, prerequisites
+from tools.realkube.cluster import RealCluster
 
 _IDLE_SECONDS = 5.0
 _NAMES = ("one", "two")
@@ -43,9 +39,8 @@ class _Timed(RealCluster):
 
 
 def main(runs: int) -> bool:
-    lacking = prerequisites() or ("" if build.built() else "a real Kubernetes is not built: python -m tools.realkube")
-    if lacking:
-        print(f"skipped: {lacking}")
+    if why := lacking():
+        print(f"skipped: {why}")
         return True
     rounds = max(3, runs // 3)
     answers: dict[str, list[float]] = {"ours": [], "theirs": []}
@@ -87,8 +82,8 @@ def _our_first_answer() -> float:
 
 
 def _their_first_answer() -> float:
-    with _Timed(_binaries(), only=("etcd", "kube-apiserver")) as cluster:
-        _kubectl(cluster.environment, "get", "namespaces", "-o", "name")
+    with _Timed(binaries(), only=("etcd", "kube-apiserver")) as cluster:
+        _kubectl(cluster)("get", "namespaces", "-o", "name")
         return time.monotonic() - cluster.begun
 
 
@@ -96,7 +91,7 @@ def _our_chain(*, idle: bool) -> tuple[float, list[float]]:
     cluster = Embedded("dgx-h100", runtime="runc")
     try:
         cluster.ready()
-        seconds = _until_running(cluster.environment) - cluster.begun
+        seconds = _until_running(_kubectl(cluster)) - cluster.begun
         time.sleep(_IDLE_SECONDS if idle else 0)
         return seconds, [cluster.memory()] if idle else []
     finally:
@@ -104,65 +99,40 @@ def _our_chain(*, idle: bool) -> tuple[float, list[float]]:
 
 
 def _their_chain(*, idle: bool) -> tuple[float, list[float]]:
-    with _Timed(_binaries()) as cluster:
-        driver = Driver(cluster, DriverSetup(), cluster.kubeconfig)
+    with _Timed(binaries()) as cluster, driver_of(cluster) as driver:
         driver.start()
-        try:
-            for one in device_classes():
-                _kubectl(cluster.environment, "create", "-f", "-", given=one)
-            seconds = _until_running(cluster.environment) - cluster.begun
-            time.sleep(_IDLE_SECONDS if idle else 0)
-            pids = [*cluster.pids().values(), driver.pid()]
-            return seconds, [sum(_resident(pid) for pid in pids)] if idle else []
-        finally:
-            driver.end()
+        for one in device_classes():
+            _kubectl(cluster)("create", "-f", "-", stdin=json.dumps(one))
+        seconds = _until_running(_kubectl(cluster)) - cluster.begun
+        time.sleep(_IDLE_SECONDS if idle else 0)
+        pids = [*cluster.pids().values(), driver.pid()]
+        return seconds, [sum(resident(pid) for pid in pids)] if idle else []
 
 
-def _until_running(environment: Mapping[str, str]) -> float:
+def _until_running(kubectl: Kubectl) -> float:
     """Apply two pods with claims; the moment at which both were seen Running."""
     objects = [TEMPLATE, *(claiming_pod(name, claims=True) for name in _NAMES)]
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump({"apiVersion": "v1", "kind": "List", "items": objects}, file)
         file.flush()
-        while _kubectl(environment, "get", "serviceaccount", "default", check=False):
+        while kubectl("get", "serviceaccount", "default", check=False).returncode:
             time.sleep(0.02)  # pods are refused before; the controller manager makes it
         watch = subprocess.Popen(
-            [_program(), "get", "pods", "--watch", "-o", "json", "--output-watch-events"],
-            env=dict(environment),
+            [kubectl.path, "get", "pods", "--watch", "-o", "json", "--output-watch-events"],
+            env=kubectl.environment,
             stdout=subprocess.PIPE,
             text=True,
         )
         try:
-            _kubectl(environment, "apply", "-f", file.name)
+            kubectl("apply", "-f", file.name)
             return running(watch, len(_NAMES))
         finally:
             watch.terminate()
             watch.wait()
 
 
-def _kubectl(environment: Mapping[str, str], *words: str, check: bool = True, given: Any = None) -> int:
-    text = None if given is None else json.dumps(given)
-    done = subprocess.run(
-        [_program(), *words], env=dict(environment), input=text, capture_output=True, text=True, check=False, timeout=60
-    )
-    if check and done.returncode:
-        raise RuntimeError(f"kubectl {' '.join(words)}: {done.stderr}")
-    return done.returncode
-
-
-def _program() -> str:
-    return str(kubectls.on_path() or kubectls.fetch(37))
-
-
-def _resident(pid: int) -> float:
-    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Rss:")) / 1024
-
-
-def _binaries() -> Path:
-    found = build.built()
-    assert found is not None
-    return found
+def _kubectl(cluster: Embedded | RealCluster) -> Kubectl:
+    return Kubectl(str(kubectls.on_path() or kubectls.fetch(37)), cluster.environment)
 
 
 if __name__ == "__main__":

@@ -67,14 +67,19 @@ class Embedded:
         )
 
     def memory(self) -> float:
-        """Resident memory in MB (proportional set size, so that shared pages are not counted twice)."""
-        text = Path(f"/proc/{self.process.pid}/smaps_rollup").read_text()
-        return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Rss:")) / 1024
+        """Resident memory in MB."""
+        return resident(self.process.pid)
 
     def end(self) -> None:
         self.process.terminate()
         self.process.wait(60)
         remove_tree(Path(self.folder))
+
+
+def resident(pid: int) -> float:
+    """Resident memory of a process in MB."""
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Rss:")) / 1024
 
 
 def _timed(call: Callable[[], object]) -> float:

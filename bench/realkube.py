@@ -42,9 +42,8 @@ TEMPLATE: dict[str, Any] = {
 
 
 def main(runs: int) -> bool:
-    lacking = prerequisites() or ("" if build.built() else "a real Kubernetes is not built: python -m tools.realkube")
-    if lacking:
-        print(f"skipped: {lacking}")
+    if why := lacking():
+        print(f"skipped: {why}")
         return True
     barriers = fdatasync_times(Path("/var/tmp"))
     fresh, again, undone, resident = _socket(40 * runs)
@@ -85,9 +84,9 @@ class _Pods:
 
 
 def _socket(count: int) -> tuple[list[float], list[float], list[float], list[float]]:
-    with RealCluster(_binaries(), only=("etcd", "kube-apiserver")) as cluster:
+    with RealCluster(binaries(), only=("etcd", "kube-apiserver")) as cluster:
         asyncio.run(_prepare_cluster(cluster, node=True))
-        with _driver(cluster) as driver:
+        with driver_of(cluster) as driver:
             driver.start()
             socket = cluster.layout.plugins / "gpu.nvidia.com" / "dra.sock"
             times = prepare_times(cluster.kubeconfig, socket, cluster.node, count)
@@ -95,11 +94,11 @@ def _socket(count: int) -> tuple[list[float], list[float], list[float], list[flo
 
 
 def _pods(rounds: int) -> _Pods:
-    with RealCluster(_binaries()) as cluster:
+    with RealCluster(binaries()) as cluster:
         helm(cluster, "install", "--create-namespace")  # with its classes, policies, and rights of kubelets
         asyncio.run(_prepare_cluster(cluster, node=False))
         measured = _Pods()
-        with _driver(cluster) as driver:
+        with driver_of(cluster) as driver:
             for _ in range(3):  # with a kubelet: publishing waits for its registration
                 driver.start()
                 measured.started.append(driver.started_in)
@@ -110,14 +109,20 @@ def _pods(rounds: int) -> _Pods:
         return measured
 
 
-def _binaries() -> Path:
+def lacking() -> str:
+    """What is missing for a real Kubernetes here; "" if nothing is."""
+    return prerequisites() or ("" if build.built() else "a real Kubernetes is not built: python -m tools.realkube")
+
+
+def binaries() -> Path:
+    """Where the real Kubernetes is built."""
     found = build.built()
     assert found is not None
     return found
 
 
 @contextlib.contextmanager
-def _driver(cluster: RealCluster) -> Iterator[Driver]:
+def driver_of(cluster: RealCluster) -> Iterator[Driver]:
     """The driver, not yet started; ended and its machine removed afterwards."""
     driver = Driver(cluster, DriverSetup(), cluster.kubeconfig)
     try:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import resource
 import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -315,7 +316,7 @@ def limited(
     gpus: list[str],
     flags: list[str],
     *,
-    more: list[str] = [],  # noqa: B006
+    more: Sequence[str] = (),
     hooks: Any = None,
 ) -> subprocess.CompletedProcess[str]:
     """Runs the memory limits hook against a driver root whose NVML is compiled here."""
@@ -333,8 +334,6 @@ def limited(
 
 
 def json_of(variables: list[str], hooks: Any) -> str:
-    import json
-
     return json.dumps({"root": {"path": "rootfs"}, "process": {"env": variables}, "hooks": hooks})
 
 
