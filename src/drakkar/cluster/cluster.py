@@ -65,10 +65,10 @@ class Cluster:
         where: its folders (`places.places`); the caller holds `places.occupied` while the cluster runs.
         nodes: the machines to simulate; more can be added later.
         port: of the API server; 0 takes the port used last time, or a free one.
-        runtime: auto, runc or process.
+        runtime: one of `runtimes.NAMES`.
         images: OCI image layout folders for containers that want a real image.
         clock: the cluster's time; a simulated one (`simulation.simulated_clock`) needs its own event loop.
-        seed: what UIDs, generated names, jitter and simulated containers are drawn from; the fleet's by default.
+        seed: what UIDs, generated names, jitter and simulated containers are drawn from; by default entropy.
         lasting: seconds after which simulated time stands still.
         certificates: on their way already, where the caller could begin them earlier than this module was loaded.
         progress: hears one line about each step.
@@ -174,7 +174,7 @@ class Cluster:
             self.restored = await restore(self.server, self._recorded)
             self._tell_restored(self.restored)
         await self._listen(keys, token)
-        loading = asyncio.create_task(asyncio.to_thread(_load_parts))  # the server answers meanwhile
+        loading = asyncio.create_task(asyncio.to_thread(load_parts))  # the server answers meanwhile
         self._closing.push_async_callback(asyncio.wait, {loading})
         self.client = self.client_for(ADMIN.name, ADMIN.groups, "drakkar")
         if self.restored is None:
@@ -490,8 +490,8 @@ class Cluster:
         }
 
 
-def _load_parts() -> None:
-    """Import what runs behind the API server."""
+def load_parts() -> None:
+    """Import what runs behind the API server, for a start that has nothing else to wait for."""
     for part in ("controllers", "scheduler", "nodes"):
         importlib.import_module(f"drakkar.cluster.{part}")
     for part in ("drakkar.vendors.nvidia.simulated", "drakkar.drivers.gpu.driver"):

@@ -183,6 +183,9 @@ class EmbeddedCluster:
         return self._do(take(self._running.client, captures=capture_nodes(self._running.where)))
 
     def __enter__(self) -> Self:
+        from drakkar.cluster.cluster import load_parts
+
+        load_parts()  # pytest parses a plugin's modules when they are loaded; Python 3.11 cannot in two threads at once
         self._thread.start()
         try:
             self._do(self._start(), limit=_START_LIMIT)

@@ -1,8 +1,8 @@
 // Client-go's shared informers against the cluster of KUBECONFIG: what their caches hold, as JSON lines.
 //
 // One line per event ({"event": "ADDED", "kind": ..., "name": ..., "resourceVersion": ...}), one `{"synced": true}` when
-// all caches are filled, and at the end of standard input the caches' content, so that a test can compare them with
-// what it wrote. DRA's kinds are read by their typed informers of resource.k8s.io/v1.
+// all caches are filled and what they hold was told, and at the end of standard input the caches' content, so that a test
+// can compare them with what it wrote. DRA's kinds are read by their typed informers of resource.k8s.io/v1.
 package main
 
 import (
@@ -71,9 +71,10 @@ func main() {
 		"ResourceSlice": factory.Resource().V1().ResourceSlices().Informer(),
 		"DeviceClass":   factory.Resource().V1().DeviceClasses().Informer(),
 	}
+	told := []cache.InformerSynced{}
 	for kind, informer := range watched {
 		kind := kind
-		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(object any) { tell("ADDED", kind, object) },
 			UpdateFunc: func(_, object any) { tell("MODIFIED", kind, object) },
 			DeleteFunc: func(object any) { tell("DELETED", kind, object) },
@@ -81,6 +82,7 @@ func main() {
 		if err != nil {
 			fail(err)
 		}
+		told = append(told, handler.HasSynced)
 	}
 	stop := make(chan struct{})
 	factory.Start(stop)
@@ -88,6 +90,10 @@ func main() {
 		if !synced {
 			fail(fmt.Errorf("the cache of %v was not filled", kind))
 		}
+	}
+	// A cache is filled before its handlers have heard of what it holds.
+	if !cache.WaitForCacheSync(stop, told...) {
+		fail(fmt.Errorf("the handlers were not told what the caches hold"))
 	}
 	say(map[string]bool{"synced": true})
 	input := bufio.NewScanner(os.Stdin)
