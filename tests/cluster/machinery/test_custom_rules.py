@@ -68,6 +68,18 @@ def test_rules_that_cost_too_much_end_the_judgement() -> None:
     assert "no further validation rules will be run due to call cost exceeds limit" in str(error)
 
 
+def test_items_are_told_apart_by_their_keys_as_they_are_written() -> None:
+    item = {"type": "object", "properties": {"k": {"x-kubernetes-int-or-string": True}, "v": {"type": "integer"}}}
+    item["x-kubernetes-validations"] = [{"rule": "self.v >= oldSelf.v", "message": "shrinks"}]  # type: ignore[assignment]
+    listed = {"type": "array", "items": item, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}
+    found = rules_of({"type": "object", "properties": {"l": listed}})
+    assert found is not None
+    before = {"l": [{"k": 1, "v": 5}, {"k": "1", "v": 1}]}
+    assert Judgement(found, {"l": [{"k": "1", "v": 2}, {"k": 1, "v": 5}]}, before).errors == []
+    [error] = Judgement(found, {"l": [{"k": 1, "v": 3}, {"k": "1", "v": 2}]}, before).errors
+    assert str(error).startswith("l[0]: Invalid value: shrinks")
+
+
 def test_what_was_wrong_before_is_only_told() -> None:
     rules = [{"rule": "self.a != 'bad'", "message": "bad"}]
     schema = {"type": "object", "properties": {"s": {"type": "object", "properties": {"a": {"type": "string"}}}}}

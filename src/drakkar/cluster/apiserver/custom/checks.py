@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
-import msgspec
-
 from drakkar.api.fields import FieldError, invalid, not_supported, required
+from drakkar.cluster.machinery.custom.items import correlated, identity, key_of
 
 Schema = dict[str, Any]
 
@@ -109,27 +108,15 @@ def _object(value: dict[str, Any], schema: Schema, path: str, *, root: bool, old
 def _array(value: list[Any], schema: Schema, path: str, old: Any) -> Iterator[FieldError]:
     items = schema.get("items")
     if isinstance(items, dict):
-        keyed = schema.get("x-kubernetes-list-type") == "map" and isinstance(old, list)
-        earlier = {_text(_identity(schema, item)): item for item in old} if keyed else {}
+        earlier = correlated(schema, old)
         for index, item in enumerate(value):
-            known = earlier.get(_text(_identity(schema, item)), _NEW) if keyed else _NEW
+            known = earlier.get(key_of(schema, item), _NEW) if earlier else _NEW
             yield from check(item, items, f"{path}[{index}]", old=known)
     size = len(value)
     if size < schema.get("minItems", 0):
         yield invalid(path, size, f"{path} in body should have at least {schema['minItems']} items")
     if "maxItems" in schema and size > schema["maxItems"]:
         yield FieldError("FieldValueTooMany", path, f"must have at most {schema['maxItems']} items", size)
-
-
-def _identity(schema: Schema, item: Any) -> Any:
-    """What tells an item of a set or of a map list from the others."""
-    if schema.get("x-kubernetes-list-type") == "set" or not isinstance(item, dict):
-        return item
-    return {key: item[key] for key in schema.get("x-kubernetes-list-map-keys") or () if key in item}
-
-
-def _text(identity: Any) -> bytes:
-    return msgspec.json.encode(identity, order="sorted")
 
 
 def check_lists(value: Any, schema: Schema, path: str = "") -> Iterator[FieldError]:
@@ -144,11 +131,10 @@ def check_lists(value: Any, schema: Schema, path: str = "") -> Iterator[FieldErr
         if schema.get("x-kubernetes-list-type") in ("set", "map"):
             seen: set[bytes] = set()
             for index, item in enumerate(value):
-                identity = _identity(schema, item)
-                text = _text(identity)
-                if text in seen:
-                    yield FieldError("FieldValueDuplicate", f"{path}[{index}]", "", identity)
-                seen.add(text)
+                key = key_of(schema, item)
+                if key in seen:
+                    yield FieldError("FieldValueDuplicate", f"{path}[{index}]", "", identity(schema, item))
+                seen.add(key)
         items = schema.get("items")
         if isinstance(items, dict):
             for index, item in enumerate(value):

@@ -18,6 +18,7 @@ from drakkar.cel.expressions import IdentNode, Node, nodes_of
 from drakkar.cel.libraries.catalog import libraries_for
 from drakkar.cel.values import NONE, Optional
 from drakkar.cluster.machinery.custom.declarations import Declaration, Schema, declared, escaped, value_of
+from drakkar.cluster.machinery.custom.items import correlated, key_of
 from drakkar.cluster.machinery.expressions import BUDGET, CALL_LIMIT, OUT_OF_BUDGET, VERSION, proper_message
 
 __all__ = ["Rule", "SchemaRules", "compile_rules", "rules_of"]
@@ -194,9 +195,9 @@ class Judgement:
             self._visit(part, obj, old, path, same=same)
         if isinstance(obj, list):
             if rules.items is not None:
-                before = _correlated(rules.schema, old)
+                before = correlated(rules.schema, old)
                 for index, item in enumerate(obj):
-                    known = before.get(_key(rules.schema, item)) if before else None
+                    known = before.get(key_of(rules.schema, item)) if before else None
                     unchanged = same or (known is not None and known == item) or _same_place(old, index, item)
                     self._visit(rules.items, item, known, f"{path}[{index}]", same=unchanged)
         elif isinstance(obj, dict):
@@ -319,18 +320,5 @@ def _shown(path: str) -> str:
     return path or "<nil>"
 
 
-def _correlated(schema: Schema, old: Any) -> dict[Any, Any]:
-    """The items of an old list by their keys; only map lists know which item was which."""
-    if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
-        return {}
-    return {_key(schema, item): item for item in old}
-
-
-def _key(schema: Schema, item: Any) -> Any:
-    if not isinstance(item, dict):
-        return None
-    return tuple(str(item.get(name)) for name in schema.get("x-kubernetes-list-map-keys") or ())
-
-
 def _same_place(old: Any, index: int, item: Any) -> bool:
-    return False if not isinstance(old, list) else item in old[index : index + 1]
+    return isinstance(old, list) and item in old[index : index + 1]
