@@ -75,13 +75,12 @@ def _free_address(call: Call, obj: Value) -> str:
 def _check_address(call: Call, obj: Value, wanted: str) -> None:
     import ipaddress
 
+    from drakkar.cluster.machinery.validation.values import check_address
+
     why = ""
-    try:
-        address = ipaddress.ip_address(wanted)
-    except ValueError:
-        told = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-        _refuse(obj, FieldError("FieldValueInvalid", "spec.clusterIPs[0]", told, wanted))
-    if address not in ipaddress.ip_network(NETWORK):
+    for problem in check_address(wanted, "spec.clusterIPs[0]"):
+        _refuse(obj, problem)
+    if ipaddress.ip_address(wanted) not in ipaddress.ip_network(NETWORK):
         why = f"failed to allocate IP {wanted}: the provided network does not match the current range {NETWORK}"
     elif any(spec.get("clusterIP") == wanted for spec in _others(call, obj)):
         why = f"failed to allocate IP {wanted}: provided IP is already allocated"

@@ -3,7 +3,6 @@ claims."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -124,8 +123,7 @@ def check_ephemeral_containers(containers: Sequence[Json], others: Sequence[Json
 def _check_common(container: Json, parts: PodParts, path: str) -> Found:
     name = container.get("name") or ""
     found = shared.check_label(name, f"{path}.name") if name else [required(f"{path}.name")]
-    image = container.get("image") or ""
-    if not image:
+    if not container.get("image"):
         found.append(required(f"{path}.image"))
     policy = container.get("terminationMessagePolicy")
     if policy not in ("File", "FallbackToLogsOnError"):
@@ -237,9 +235,7 @@ def _check_field_reference(reference: Json, path: str) -> Found:
     field = reference.get("fieldPath") or ""
     if not field:
         return [required(f"{path}.fieldPath")]
-    if re.fullmatch(r"metadata\.(labels|annotations)\['.+'\]", field):
-        return []
-    if field in _FIELD_PATHS:
+    if field in _FIELD_PATHS or values.is_label_or_annotation(field):
         return []
     if field not in _KNOWN_PATHS:
         detail = f"error converting fieldPath: field label not supported: {field}"

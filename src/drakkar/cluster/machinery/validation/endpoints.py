@@ -15,7 +15,6 @@ __all__ = ["check_endpoints"]
 Json = Mapping[str, Any]
 Found = list[FieldError]
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
-_NO_ADDRESS: Final = "must be a valid IP address"
 
 
 def check_endpoints(obj: Json) -> Found:
@@ -37,21 +36,20 @@ def check_endpoints(obj: Json) -> Found:
 
 def _address(address: Json, path: str) -> Found:
     text, name, node = (address.get(part) or "" for part in ("ip", "hostname", "nodeName"))
-    ip: ipaddress.IPv4Address | ipaddress.IPv6Address | None = None
-    found: Found = []
-    try:
-        ip = ipaddress.ip_address(text)
-    except ValueError:
-        found.append(invalid(f"{path}.ip", text, f"{_NO_ADDRESS}, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
+    unreadable = values.check_address(text, f"{path}.ip")
+    found = [*unreadable]
     if name:
         found += [invalid(f"{path}.hostname", name, why) for why in names.dns_label(name)]
     if node:
         found += [invalid(f"{path}.nodeName", node, why) for why in names.dns_subdomain(node)]
-    return found + ([invalid(f"{path}.ip", text, _NO_ADDRESS)] if ip is None else _special(ip, text, f"{path}.ip"))
+    if unreadable:  # upstream reads it twice, and says so twice
+        return [*found, invalid(f"{path}.ip", text, "must be a valid IP address")]
+    return found + _special(text, f"{path}.ip")
 
 
-def _special(ip: ipaddress.IPv4Address | ipaddress.IPv6Address, text: str, path: str) -> Found:
+def _special(text: str, path: str) -> Found:
     """Addresses that reach the server's own host or many hosts may not be endpoints."""
+    ip = ipaddress.ip_address(text)
     found: Found = []
     for holds, words in (
         (ip.is_unspecified, f"may not be unspecified ({text})"),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from drakkar.api.fields import FieldError, duplicate, invalid, not_supported, required
+from drakkar.cluster.machinery.validation import values
 from drakkar.kube import names
 
 __all__ = ["check_dns", "check_late", "check_security"]
@@ -16,7 +16,6 @@ Json = Mapping[str, Any]
 Found = list[FieldError]
 _IDS: Final = "must be between 0 and 2147483647, inclusive"
 _SYSCTL: Final = r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
-_ADDRESS: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _SEARCH_LABEL: Final = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SEARCH: Final = _SEARCH_LABEL + r"(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*"
 _PROFILES: Final = ("Localhost", "RuntimeDefault", "Unconfined")
@@ -107,11 +106,8 @@ def _dns_config(config: Json, path: str) -> Found:
     if len(servers) > _MOST_NAMESERVERS:
         told = f"must not have more than {_MOST_NAMESERVERS} nameservers"
         found.append(invalid(f"{path}.nameservers", servers, told))
-    found += [
-        invalid(f"{path}.nameservers[{index}]", server, _ADDRESS)
-        for index, server in enumerate(servers)
-        if not _is_address(server)
-    ]
+    for index, server in enumerate(servers):
+        found += values.check_address(server, f"{path}.nameservers[{index}]")
     if len(searches) > _MOST_SEARCHES:
         told = f"must not have more than {_MOST_SEARCHES} search paths"
         found.append(invalid(f"{path}.searches", searches, told))
@@ -136,21 +132,12 @@ def _search_complaints(domain: str) -> list[str]:
     return [names.regex_complaint(words, _SEARCH, "example.com")]
 
 
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
 def check_late(spec: Json, path: str) -> Found:
     """What is looked at last: aliases, host ports in the host's network, the system, nodes of gated pods."""
     found: Found = []
     for index, alias in enumerate(spec.get("hostAliases") or ()):
         place = f"{path}.hostAliases[{index}]"
-        if not _is_address(alias.get("ip") or ""):
-            found.append(invalid(f"{place}.ip", alias.get("ip") or "", _ADDRESS))
+        found += values.check_address(alias.get("ip") or "", f"{place}.ip")
         for number, name in enumerate(alias.get("hostnames") or ()):
             found += [invalid(f"{place}.hostnames[{number}]", name, text) for text in names.dns_subdomain(name)]
     system = (spec.get("os") or {}).get("name")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,6 +13,7 @@ from drakkar.kube import names
 from drakkar.kube.quantity import Quantity
 
 __all__ = [
+    "check_address",
     "check_label_selector",
     "check_non_negative",
     "check_percentage",
@@ -21,6 +23,7 @@ __all__ = [
     "check_quantity",
     "check_quota_resource",
     "check_resource_name",
+    "is_label_or_annotation",
     "selector_matches",
 ]
 
@@ -28,6 +31,7 @@ Json = Mapping[str, Any]
 Found = list[FieldError]
 NEGATIVE: Final = "must be greater than or equal to 0"
 _PORT_NAME: Final = re.compile("[-a-z0-9]+", re.ASCII)
+_SUBSCRIPT: Final = re.compile(r"metadata\.(labels|annotations)\['.+'\]")
 _PERCENT: Final = re.compile("[0-9]+%", re.ASCII)
 _INTEGER_RESOURCES: Final = ("pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps")
 _STANDARD: Final = frozenset(
@@ -64,6 +68,20 @@ def check_non_negative(obj: Json, name: str, path: str) -> Found:
     if value is None or value >= 0:
         return []
     return [invalid(f"{path}.{name}", value, NEGATIVE, origin="minimum")]
+
+
+def check_address(text: str, path: str) -> Found:
+    """An IP address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return [invalid(path, text, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")]
+    return []
+
+
+def is_label_or_annotation(field: str) -> bool:
+    """Whether a field path names one label or annotation of a pod."""
+    return _SUBSCRIPT.fullmatch(field) is not None
 
 
 def check_port(value: int, path: str) -> Found:

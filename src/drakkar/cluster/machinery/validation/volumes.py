@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from drakkar.api import shared
 from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required
+from drakkar.cluster.machinery.validation import values
 
 __all__ = ["check_volumes"]
 
@@ -104,15 +104,20 @@ def _check_items(source: Json, path: str) -> Found:
         place = f"{path}.items[{index}]"
         if not item.get("key"):
             found.append(required(f"{place}.key"))
-        target = item.get("path") or ""
-        if not target:
-            found.append(required(f"{place}.path"))
-        elif target.startswith("/"):
-            found.append(invalid(f"{place}.path", target, "must be a relative path"))
-        elif ".." in target.split("/") or target.startswith(".."):
-            found.append(invalid(f"{place}.path", target, "must not contain '..'"))
+        found += _check_file(item, f"{place}.path")
         found += _check_mode(item, "mode", place)
     return found
+
+
+def _check_file(item: Json, path: str) -> Found:
+    target = item.get("path") or ""
+    if not target:
+        return [required(path)]
+    if target.startswith("/"):
+        return [invalid(path, target, "must be a relative path")]
+    if ".." in target.split("/") or target.startswith(".."):
+        return [invalid(path, target, "must not contain '..'")]
+    return []
 
 
 _DOWNWARD: Final = (
@@ -124,13 +129,8 @@ def _check_downward(source: Json, path: str) -> Found:
     """Files that hold fields of the pod; their paths are told without an index, as upstream does."""
     found = _check_mode(source, "defaultMode", path)
     for item in source.get("items") or ():
-        target, field = item.get("path") or "", item.get("fieldRef")
-        if not target:
-            found.append(required(f"{path}.path"))
-        elif target.startswith("/"):
-            found.append(invalid(f"{path}.path", target, "must be a relative path"))
-        elif ".." in target.split("/") or target.startswith(".."):
-            found.append(invalid(f"{path}.path", target, "must not contain '..'"))
+        found += _check_file(item, f"{path}.path")
+        field = item.get("fieldRef")
         if field is not None:
             found += _check_downward_field(field.get("fieldPath") or "", f"{path}.fieldRef.fieldPath")
             if item.get("resourceFieldRef") is not None:
@@ -145,7 +145,7 @@ def _check_downward(source: Json, path: str) -> Found:
 def _check_downward_field(field: str, path: str) -> Found:
     if not field:
         return [required(path)]
-    if field in _DOWNWARD or re.fullmatch(r"metadata\.(labels|annotations)\['.+'\]", field):
+    if field in _DOWNWARD or values.is_label_or_annotation(field):
         return []
     return [not_supported(path, field, _DOWNWARD)]
 
