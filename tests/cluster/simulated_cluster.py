@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
-from drakkar.cluster import pki
 from drakkar.cluster.cluster import Cluster
 from drakkar.cluster.fleet_file import Fleet, read_fleet
 from drakkar.cluster.places import Places
@@ -28,12 +27,6 @@ from drakkar.planning.files import read_manifests
 
 T = TypeVar("T")
 Object = dict[str, Any]
-
-
-def keys_in(folder: Path) -> Path:
-    """Certificates for many clusters: making them takes longer than a simulated hour."""
-    pki.prepare(folder).wait()
-    return folder
 
 
 def simulate(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import textwrap
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +17,9 @@ from drakkar.cluster.scenario import FaultSchedule
 from drakkar.errors import DrakkarError
 from drakkar.kube.clock import FakeClock
 from drakkar.planning.files import read_manifests
+from tests.cluster.fleets import fleet_in
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs/examples/fleet.yaml"
-
-
-def read(folder: Path, text: str, others: Iterable[str] = ()) -> Fleet:
-    file = folder / "fleet.yaml"
-    file.write_text(textwrap.dedent(text))
-    return read_fleet(file, manifests=read_manifests, others=others)
 
 
 def test_example() -> None:
@@ -50,7 +43,7 @@ def test_example() -> None:
 
 
 def test_names_are_numbered_per_model_and_by_pattern(tmp_path: Path) -> None:
-    fleet = read(
+    fleet = fleet_in(
         tmp_path,
         """
         nodes:
@@ -66,7 +59,7 @@ def test_names_are_numbered_per_model_and_by_pattern(tmp_path: Path) -> None:
 
 
 def test_faults_in_order_of_time_and_on_other_nodes(tmp_path: Path) -> None:
-    fleet = read(
+    fleet = fleet_in(
         tmp_path,
         """
         faults:
@@ -85,9 +78,9 @@ def test_faults_in_order_of_time_and_on_other_nodes(tmp_path: Path) -> None:
 def test_empty(tmp_path: Path, text: str) -> None:
     if text in ("", "# nothing"):
         with pytest.raises(DrakkarError, match="no mapping"):
-            read(tmp_path, text)
+            fleet_in(tmp_path, text)
     else:
-        assert read(tmp_path, text) == Fleet()
+        assert fleet_in(tmp_path, text) == Fleet()
 
 
 WRONG = {
@@ -164,7 +157,7 @@ WRONG = {
 def test_wrong(tmp_path: Path, case: str) -> None:
     text, path, message = WRONG[case]
     with pytest.raises(DrakkarError) as raised:
-        read(tmp_path, text)
+        fleet_in(tmp_path, text)
     error = raised.value
     assert message in error.message and path in error.subject
     assert error.expected or error.reason in ("InvalidYaml", "Unreadable")
@@ -223,7 +216,7 @@ def test_faults_happen_at_their_time_and_one_that_fails_stops_no_other(monkeypat
 
 
 def test_behaviours_and_a_seed(tmp_path: Path) -> None:
-    fleet = read(
+    fleet = fleet_in(
         tmp_path,
         """
         seed: 7
@@ -237,7 +230,7 @@ def test_behaviours_and_a_seed(tmp_path: Path) -> None:
         Rule(Behaviour(runs=Span(600, 1800), exit_code=((0, 9.0), (1, 1.0))), {"app": "train"}, "lab", "main"),
         Rule(Behaviour(start_delay=Span(5, 5))),
     )
-    assert read(tmp_path, "nodes: []").seed == 0
+    assert fleet_in(tmp_path, "nodes: []").seed == 0
 
 
 @pytest.mark.parametrize(
@@ -257,6 +250,6 @@ def test_behaviours_and_a_seed(tmp_path: Path) -> None:
 )
 def test_what_behaviours_and_seeds_cannot_be(tmp_path: Path, text: str, where: str, told: str) -> None:
     with pytest.raises(DrakkarError) as refused:
-        read(tmp_path, text)
+        fleet_in(tmp_path, text)
     assert refused.value.message.startswith(told)
     assert refused.value.subject == f"{tmp_path / 'fleet.yaml'}: {where}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import fields
 from pathlib import Path
 
@@ -10,18 +9,13 @@ import pytest
 
 from drakkar.cluster.autoscaler.options import NodeGroup, Provisioning, Settings, Stockout
 from drakkar.cluster.autoscaler.provider import initial_nodes
-from drakkar.cluster.fleet_file import Fleet, read_fleet
+from drakkar.cluster.fleet_file import read_fleet
 from drakkar.cluster.fleet_groups import AUTOSCALER_FIELDS
 from drakkar.errors import DrakkarError
 from drakkar.planning.files import read_manifests
+from tests.cluster.fleets import fleet_in
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs/examples/groups.yaml"
-
-
-def read(folder: Path, text: str) -> Fleet:
-    file = folder / "fleet.yaml"
-    file.write_text(textwrap.dedent(text))
-    return read_fleet(file, manifests=read_manifests)
 
 
 def test_example() -> None:
@@ -46,7 +40,7 @@ def test_example() -> None:
 
 
 def test_everything_that_can_be_said(tmp_path: Path) -> None:
-    fleet = read(
+    fleet = fleet_in(
         tmp_path,
         """
         groups:
@@ -93,7 +87,7 @@ def test_every_setting_has_a_field() -> None:
 
 
 def test_faults_may_hit_nodes_that_a_group_has_from_the_start(tmp_path: Path) -> None:
-    fleet = read(
+    fleet = fleet_in(
         tmp_path,
         """
         groups: [{name: a, model: t4, initial: 2, max: 3, rack: r}]
@@ -174,7 +168,7 @@ WRONG = {
 def test_wrong(tmp_path: Path, name: str) -> None:
     text, path, told = WRONG[name]
     with pytest.raises(DrakkarError) as caught:
-        read(tmp_path, text)
+        fleet_in(tmp_path, text)
     assert caught.value.subject.endswith(f"fleet.yaml: {path}"), caught.value.subject
     assert told in caught.value.message
     assert caught.value.expected

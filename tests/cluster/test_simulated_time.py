@@ -6,7 +6,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import textwrap
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any
 import pytest
 
 from drakkar.cluster.cluster import Cluster
-from drakkar.cluster.fleet_file import Fleet, read_fleet
 from drakkar.cluster.requests import NodeRequest
 from drakkar.cluster.simulation import Simulation, parse_lasting, parse_speed, simulated_clock
 from drakkar.errors import DrakkarError
@@ -23,22 +21,11 @@ from drakkar.kube.client import Client
 from drakkar.kube.clock import SystemClock, parse_rfc3339
 from drakkar.kube.resources import CRON_JOBS, JOBS, LEASES, NODES, PODS
 from drakkar.kube.simulated import EPOCH, MAX_SPEED, SimulatedClock
-from drakkar.planning.files import read_manifests
-from tests.cluster.simulated_cluster import Object, events, keys_in, objects, simulate
+from tests.cluster.fleets import fleet_in
+from tests.cluster.simulated_cluster import Object, events, objects, simulate
 
 NODE = NodeRequest("node", "t4")
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return keys_in(tmp_path_factory.mktemp("keys"))
-
-
-def fleet(folder: Path, text: str) -> Fleet:
-    file = folder / "fleet.yaml"
-    file.write_text(textwrap.dedent(text))
-    return read_fleet(file, manifests=read_manifests)
 
 
 def container(*command: str, **fields: Any) -> Object:
@@ -206,7 +193,7 @@ def test_a_deleted_pod_ends_within_its_grace_period_and_a_hook_waits_in_simulate
 
 
 def test_faults_of_a_fleet_happen_at_simulated_times(keys: Path, tmp_path: Path) -> None:
-    said = fleet(
+    said = fleet_in(
         tmp_path,
         """
         nodes: [{model: t4, count: 2}]

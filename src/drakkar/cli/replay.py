@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from drakkar.cli.options import name, output
-from drakkar.cli.up import time_options
+from drakkar.cli.simulated_time import AskedTime, time_options
 
 
 @click.command("replay")
@@ -21,18 +21,7 @@ from drakkar.cli.up import time_options
 @click.option("--detach", is_flag=True, help="Return when the cluster is ready; `drakkar down` ends it.")
 @click.option("-v", "--verbose", is_flag=True, help="Log what every part does.")
 @output
-def command(
-    snapshot: Path,
-    name: str,
-    port: int,
-    speed: str,
-    seed: int | None,
-    start: str,
-    lasting: str,
-    detach: bool,
-    verbose: bool,
-    output: str,
-) -> None:
+def command(snapshot: Path, name: str, port: int, time: AskedTime, detach: bool, verbose: bool, output: str) -> None:
     """Show a recorded cluster again, as it was.
 
     SNAPSHOT is a bundle that `drakkar capture` took (folder or tar), or a file of objects (kubectl get -o json).
@@ -43,18 +32,17 @@ def command(
     \b
     drakkar replay incident.tar.gz --detach --name incident
     """
-    from drakkar.cli.up import detach_cluster, log_to, run_cluster, simulated_time
+    from drakkar.cli.up import detach_cluster, log_to, run_cluster
     from drakkar.cluster.places import occupied, places
     from drakkar.evidence.recorded import load
     from drakkar.kube.clock import rfc3339
 
     where = places(name)
     recorded = load(snapshot)
-    begin = start or (rfc3339(recorded.captured_at) if recorded.captured_at is not None else "")
-    time = simulated_time(speed, seed, begin, lasting) if speed or seed is not None or start or lasting else {}
+    pace = time.options(start=rfc3339(recorded.captured_at) if recorded.captured_at is not None else "")
     if detach:
         detach_cluster(where, output)
         return
     with occupied(where):
         log_to(where, verbose)
-        run_cluster(where, output, port=port, runtime="process", recorded=recorded, **time)
+        run_cluster(where, output, port=port, runtime="process", recorded=recorded, **pace)

@@ -9,8 +9,6 @@ import click
 
 from drakkar.cli.options import emit, output, table
 
-_BEHIND = 2.0
-
 
 @click.command("status")
 @click.option("--name", default="", help="Only this cluster; exit with 1 if it does not run.")
@@ -58,18 +56,16 @@ def _time(time: dict[str, Any] | None) -> list[str]:
     """What is to be said of simulated time; nothing where it is real."""
     if not time:
         return []
+    from drakkar.cluster.simulation import BEHIND, pace_words, parse_speed
+
     if time["speed"] == 0:
         return [f"{time['now']}, simulated, stands still"]
-    line = f"{time['now']}, simulated, {_pace(time['speed'])}"
+    line = f"{time['now']}, simulated, {pace_words(parse_speed(str(time['speed'])))}"
     behind = time.get("behindSeconds") or 0.0
-    if behind < _BEHIND:
+    if behind < BEHIND:
         return [line]
     achieved = f"; it manages about {time['achievedSpeed']:g}" if time.get("achievedSpeed") else ""
     return [line, f"{behind:.0f} s behind that pace{achieved}"]
-
-
-def _pace(speed: float | str) -> str:
-    return "as fast as the processor permits" if speed == "max" else f"{speed:g} times real time"
 
 
 def _group_row(group: dict[str, Any]) -> list[str]:

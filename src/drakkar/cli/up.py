@@ -7,6 +7,7 @@ becomes the cluster; the parent shows its progress over a pipe and returns when 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import sys
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from drakkar.cli.options import emit, name, output
+from drakkar.cli.simulated_time import AskedTime, time_options
+from drakkar.cluster.runtimes import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
     from drakkar.errors import DrakkarError
     from drakkar.kube.simulated import SimulatedClock
 
-RUNTIMES = ("auto", "runc", "process", "simulated")
 _REPORT_TO = "DRAKKAR_REPORT_FD"
 
 
@@ -40,25 +42,13 @@ class _Folder(click.Path):
         return super().convert(value, param, ctx)
 
 
-def time_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that make a cluster's time simulated; `simulated_time` takes their values."""
-    for option in (
-        click.option("--for", "lasting", metavar="DURATION", default="", help="Let time stand still after this long."),
-        click.option("--start", metavar="TIME|now", default="", help="When simulated time begins."),
-        click.option("--seed", type=click.IntRange(0, 2**63 - 1), help="What chance is drawn from in simulated time."),
-        click.option("--speed", metavar="N|max", default="", help="Simulate time, N times as fast as it really goes."),
-    ):
-        command = option(command)
-    return command
-
-
 @click.command("up")
 @click.option("--node", "nodes", multiple=True, metavar="MODEL[:COUNT]", help="A machine to simulate; repeatable.")
 @click.option("--fleet", type=_Folder(path_type=Path), help="A file with nodes, node groups, workloads, faults.")
 @name
 @click.option("--port", default=0, type=click.IntRange(0, 65535), help="Port of the API server; free one by default.")
 @click.option("--data", type=_Folder(path_type=Path), help="Keep the cluster's state in this folder.")
-@click.option("--runtime", type=click.Choice(RUNTIMES), default="auto", help="How containers run.")
+@click.option("--runtime", type=click.Choice(NAMES), default="auto", help="How containers run.")
 @click.option("--image-layout", "images", multiple=True, type=_Folder(path_type=Path), help="An OCI layout folder.")
 @time_options
 @click.option("--detach", is_flag=True, help="Return when the cluster is ready; `drakkar down` ends it.")
@@ -72,10 +62,7 @@ def command(
     data: Path | None,
     runtime: str,
     images: tuple[Path, ...],
-    speed: str,
-    seed: int | None,
-    start: str,
-    lasting: str,
+    time: AskedTime,
     detach: bool,
     verbose: bool,
     output: str,
@@ -96,7 +83,7 @@ def command(
     for request in requests:
         family_of(request.model)
     planned = _fleet(fleet, requests)
-    time = simulated_time(speed, seed, start, lasting, planned.seed if planned is not None else 0)
+    pace = time.options(seed=planned.seed if planned is not None else 0)
     if detach:
         detach_cluster(where, output)
         return
@@ -104,7 +91,7 @@ def command(
 
     with occupied(where):
         log_to(where, verbose)
-        run_cluster(where, output, nodes=requests, fleet=planned, port=port, runtime=runtime, images=images, **time)
+        run_cluster(where, output, nodes=requests, fleet=planned, port=port, runtime=runtime, images=images, **pace)
 
 
 def _fleet(file: Path | None, requests: list[NodeRequest]) -> Fleet | None:
@@ -117,19 +104,6 @@ def _fleet(file: Path | None, requests: list[NodeRequest]) -> Fleet | None:
     fleet = read_fleet(file, manifests=read_manifests, others=[request.name for request in requests])
     requests.extend(fleet.nodes)
     return fleet
-
-
-def simulated_time(speed: str, seed: int | None, start: str, lasting: str, seed_of_file: int = 0) -> dict[str, Any]:
-    """The options of `Cluster` for simulated time; none where nothing of it was asked for. Raises `DrakkarError`."""
-    if not speed and seed is None and not start and not lasting:
-        return {"seed": seed_of_file} if seed_of_file else {}
-    from drakkar.cluster.simulation import parse_lasting, parse_speed, simulated_clock
-
-    return {
-        "clock": simulated_clock(parse_speed(speed) if speed else None, start=start),
-        "seed": seed_of_file if seed is None else seed,
-        "lasting": parse_lasting(lasting) if lasting else None,
-    }
 
 
 def run_cluster(where: Places, output: str, **options: Any) -> None:
@@ -182,7 +156,7 @@ def _event_loop(clock: SimulatedClock | None) -> Any:
     if clock is not None:
         from drakkar.kube.simulated import SimulatedLoop
 
-        factory = lambda: SimulatedLoop(clock)  # noqa: E731
+        factory = functools.partial(SimulatedLoop, clock)
     else:
         with contextlib.suppress(ImportError):
             import uvloop

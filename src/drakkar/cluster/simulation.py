@@ -20,9 +20,10 @@ from drakkar.errors import DrakkarError
 from drakkar.kube.clock import Clock, parse_rfc3339, rfc3339
 from drakkar.kube.simulated import MAX_SPEED, SimulatedClock, simulated
 
-__all__ = ["Simulation", "parse_lasting", "parse_speed", "simulated_clock"]
+__all__ = ["BEHIND", "Simulation", "pace_words", "parse_lasting", "parse_speed", "simulated_clock"]
 
-_BEHIND: Final = 2.0
+BEHIND: Final = 2.0
+"""Real seconds by which time may lag its pace before that is worth a word."""
 _LOOK: Final = 1.0
 _TELL: Final = 5.0
 _WINDOW: Final = 10
@@ -78,6 +79,11 @@ def parse_lasting(text: str) -> float:
     return nanoseconds / 1e9
 
 
+def pace_words(speed: float) -> str:
+    """A speed above 0 as people read it."""
+    return "as fast as the processor permits" if speed == MAX_SPEED else f"{speed:g} times real time"
+
+
 class Simulation:
     """Runs the clock of one cluster; with a clock of another kind it does nothing.
 
@@ -129,8 +135,8 @@ class Simulation:
         clock = self.clock
         if clock is None:
             return
-        pace = "as fast as the processor permits" if self._speed == MAX_SPEED else f"at {self._speed:g} times real time"
-        words = "stands still" if self._speed == 0 else f"goes on {pace}"
+        at = "" if self._speed == MAX_SPEED else "at "
+        words = "stands still" if self._speed == 0 else f"goes on {at}{pace_words(self._speed)}"
         seeded = "" if self._seed is None else f", seed {self._seed}"
         self._progress(f"simulated time {words} from {rfc3339(clock.now())}{seeded}")
         clock.go(self._speed)
@@ -186,12 +192,12 @@ class Simulation:
         assert clock is not None
         self._seen.append((loop.time(), clock.monotonic()))
         behind = clock.behind
-        if behind > _BEHIND and not self._late:
+        if behind > BEHIND and not self._late:
             self._late = True
             achieved = self._achieved()
             about = f"; it manages about {achieved:g} times real time" if achieved else ""
             self._progress(f"simulated time is {behind:.0f} s behind its pace of {self._speed:g}{about}")
-        elif self._late and behind < _BEHIND / 4:
+        elif self._late and behind < BEHIND / 4:
             self._late = False
             self._progress(f"simulated time keeps its pace of {self._speed:g} again")
         self._timer = loop.call_later(_LOOK, self._look)

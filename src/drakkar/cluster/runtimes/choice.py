@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from drakkar.cluster.behaviours import Rule
+from drakkar.cluster.runtimes import NAMES
 from drakkar.cluster.runtimes.images import ImageStore
 from drakkar.cluster.runtimes.runtime import Runtime
 from drakkar.errors import DrakkarError
 from drakkar.kube.chance import Chance
 from drakkar.kube.clock import Clock
 from drakkar.kube.simulated import simulated
-
-NAMES: Final = ("auto", "runc", "process", "simulated")
 
 
 def choose_runtime(
