@@ -52,7 +52,12 @@ class PciBus:
     """The PCI functions and their drivers below `root`."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
+        self._root = root
+
+    @property
+    def root(self) -> Path:
+        """Below which /sys, /proc and /dev lie."""
+        return self._root
 
     # --- changing ---------------------------------------------------------------------------------------------------
 

@@ -85,7 +85,8 @@ class Connection(asyncio.Protocol):
         self._window = _USUAL_WINDOW
         self._initial_window = _USUAL_WINDOW
         self._unreported = 0
-        self._highest = 0
+        #: The highest number a stream has had.
+        self.highest = 0
         self._room: asyncio.Event | None = None
         self._paused = False
 
@@ -131,9 +132,6 @@ class Connection(asyncio.Protocol):
         except ProtocolError as error:
             _log.debug("connection closed: %s", error)
             self.close(error.code, str(error))
-
-    def eof_received(self) -> bool:
-        return False
 
     def connection_lost(self, error: Exception | None) -> None:
         self._end(RpcError(Code.UNAVAILABLE, f"error reading from server: {error or 'EOF'}"))
@@ -189,7 +187,7 @@ class Connection(asyncio.Protocol):
 
     def close(self, code: int = frames.NO_ERROR, text: str = "") -> None:
         """Say GOAWAY and close; calls in flight fail."""
-        self.write(frames.go_away(self._highest, code, text))
+        self.write(frames.go_away(self.highest, code, text))
         if self.transport is not None:
             self.transport.close()
         self._end(RpcError(Code.UNAVAILABLE, text or "the connection is closing"))
@@ -255,7 +253,7 @@ class Connection(asyncio.Protocol):
             self._unreported = 0
         stream = self.streams.get(one.stream)
         if stream is None:
-            if one.stream > self._highest:
+            if one.stream > self.highest:
                 raise ProtocolError("data for a stream that was never opened")
             return  # it was reset or answered already; what is under way may still arrive
         if stream.ended:
@@ -313,7 +311,7 @@ class Connection(asyncio.Protocol):
     def _reset(self, one: Frame) -> None:
         stream = self.streams.pop(one.stream, None)
         if stream is None:
-            if one.stream > self._highest:
+            if one.stream > self.highest:
                 raise ProtocolError("a reset of a stream that was never opened")
             return
         code = int.from_bytes(one.payload, "big")
@@ -339,11 +337,6 @@ class Connection(asyncio.Protocol):
 
     def open(self, number: int, owner: Any) -> Stream:
         """A new stream of this number."""
-        self._highest = max(self._highest, number)
+        self.highest = max(self.highest, number)
         stream = self.streams[number] = Stream(number, self._initial_window, owner)
         return stream
-
-    @property
-    def highest(self) -> int:
-        """The highest number a stream has had."""
-        return self._highest

@@ -49,17 +49,6 @@ class Handler:
     streams: bool = False
 
 
-def find(handlers: Mapping[str, Handler], path: str) -> Handler:
-    """The handler of a method's path. Raises `RpcError`."""
-    handler = handlers.get(path)
-    if handler is None:
-        service, _, method = path.lstrip("/").partition("/")
-        known = any(one.startswith(f"/{service}/") for one in handlers)
-        text = f"unknown method {method} for service {service}" if known else f"unknown service {service}"
-        raise RpcError(Code.UNIMPLEMENTED, text)
-    return handler
-
-
 _served: Final[dict[str, int]] = {}
 """The sockets that servers of this process listen on, by their real paths."""
 
@@ -196,7 +185,7 @@ class _Served(Connection):
             del self.streams[number]
             self._answer(frames.reset(number, frames.REFUSED_STREAM))
             return
-        call = _Call(self, found)
+        call = _Call(found)
         stream = self.open(number, call)
         refusal = call.refusal(self._handlers)
         if refusal is not None:
@@ -246,16 +235,16 @@ class _Served(Connection):
             raise RpcError(Code.INTERNAL, f"grpc: failed to unmarshal the received message: {error}") from None
         first = frames.frame(frames.HEADERS, frames.END_HEADERS, stream.number, _RESPONSE)
         last = frames.frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, stream.number, _DONE)
+        answer: Any = handler.behaviour(request)
         if not handler.streams:
-            response = await handler.behaviour(request)  # type: ignore[misc]
+            response = await answer
             call.begun = True
             await self.send(stream, response.SerializeToString(), before=first, after=last)
         else:
             self.write(first)
             call.begun = True
-            responses: Any = handler.behaviour(request)
-            async with contextlib.aclosing(responses):
-                async for response in responses:
+            async with contextlib.aclosing(answer):
+                async for response in answer:
                     await self.send(stream, response.SerializeToString())
             self.write(last)
         self.forget(stream)
@@ -276,10 +265,9 @@ class _Served(Connection):
 class _Call:
     """What a client asked."""
 
-    __slots__ = ("begun", "connection", "found", "handler", "path", "requests", "seconds", "task")
+    __slots__ = ("begun", "found", "handler", "path", "requests", "seconds", "task")
 
-    def __init__(self, connection: _Served, found: headers.Headers) -> None:
-        self.connection = connection
+    def __init__(self, found: headers.Headers) -> None:
         self.found = found
         self.path = found.get(":path", "")
         self.requests: list[bytes] = []
@@ -298,7 +286,18 @@ class _Call:
         except ValueError as error:
             return RpcError(Code.INTERNAL, str(error))
         try:
-            self.handler = find(handlers, self.path)
+            self.handler = _handler_of(handlers, self.path)
         except RpcError as error:
             return error
         return None
+
+
+def _handler_of(handlers: Mapping[str, Handler], path: str) -> Handler:
+    """The handler of a method's path. Raises `RpcError`."""
+    handler = handlers.get(path)
+    if handler is None:
+        service, _, method = path.lstrip("/").partition("/")
+        known = any(one.startswith(f"/{service}/") for one in handlers)
+        text = f"unknown method {method} for service {service}" if known else f"unknown service {service}"
+        raise RpcError(Code.UNIMPLEMENTED, text)
+    return handler

@@ -29,6 +29,7 @@ from drakkar.hardware.machine import DeviceNode
 from drakkar.hardware.pci_drivers import GroupMember, PciBus
 from drakkar.kube.clock import Clock, wait_for
 from drakkar.vendors.nvidia import passthrough
+from drakkar.vendors.nvidia.gpu import Gpu
 from drakkar.vendors.nvidia.machine import NvidiaMachine
 from drakkar.vendors.nvidia.passthrough import NVIDIA_DRIVER, GpuFunction, is_vfio
 
@@ -122,6 +123,10 @@ class Passthrough:
             return frozenset()
         return frozenset(one.name for one in self._placed() if one.group == own.group and one.name != device)
 
+    def _gpu_at(self, address: str) -> Gpu | None:
+        """The GPU at a bus address as NVIDIA's driver has it; None if it has none there."""
+        return next((gpu for gpu in self._machine.devices() if gpu.bus_id == address), None)
+
     def _placed(self) -> tuple[GpuFunction, ...]:
         """The GPUs for what does not change with their drivers: looked for again when the machine has changed."""
         if self._seen is None or self._seen[0] != self._machine.generation:
@@ -153,10 +158,10 @@ class Passthrough:
         functions = (Taken(function.bus_id, function.driver), *(Taken(one.address, one.driver) for one in mine))
         if not ours and function.passed_through:
             functions = (Taken(function.bus_id, NVIDIA_DRIVER), *functions[1:])
-        minor = next((gpu.minor for gpu in self._machine.devices() if gpu.bus_id == function.bus_id), None)
+        gpu = self._gpu_at(function.bus_id)
         had = function.driver == NVIDIA_DRIVER and self._machine.persistence(function.bus_id)
         had = had or (not ours and function.passed_through)  # NVIDIA's DRA driver always switches it on again
-        return Note(functions, had, minor)
+        return Note(functions, had, gpu.minor if gpu is not None else None)
 
     def _check_function(self, device: str, function: GpuFunction) -> None:
         if not _may_be_taken(function.driver):
@@ -277,8 +282,8 @@ class Passthrough:
 
     async def _free_of_users(self, device: str, address: str) -> None:
         """Returns when NVIDIA's module has locked the GPU for us; names who uses it when that takes too long."""
-        minor = next((gpu.minor for gpu in self._machine.devices() if gpu.bus_id == address), None)
-        nodes = next((gpu.nodes for gpu in self._machine.devices() if gpu.bus_id == address), ())
+        gpu = self._gpu_at(address)
+        nodes = gpu.nodes if gpu is not None else ()
         users: list[Holder] = []
 
         def ask() -> None:
@@ -289,7 +294,8 @@ class Passthrough:
                 if locked is False and not users:
                     users.append(Holder(0, _UNKNOWN))
 
-        await self._nobody(f"GPU {address} (/dev/nvidia{minor})", device, address, ask, users)
+        named = f"GPU {address}" if gpu is None else f"GPU {address} (/dev/nvidia{gpu.minor})"
+        await self._nobody(named, device, address, ask, users)
 
     async def _closed(self, device: str, address: str) -> None:
         """Returns when no process has the VFIO nodes of a function open."""

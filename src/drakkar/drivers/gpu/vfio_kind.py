@@ -9,7 +9,6 @@ twice, whatever a scheduler believed, and a claim for the one waits until a clai
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -26,7 +25,6 @@ from drakkar.vendors.nvidia import passthrough
 from drakkar.vendors.nvidia.machine import NvidiaMachine
 from drakkar.vendors.nvidia.published import PublishOptions, gpu_device_name
 
-_OF_DRIVER = re.compile(r"^gpu-(\d+)(?:-mig-.+)?$")
 _ENVIRONMENT = ["NVIDIA_VISIBLE_DEVICES=void"]
 
 
@@ -227,19 +225,20 @@ class PassthroughKind(GpuKind):
 
     def _passed_through(self, device: str) -> str | None:
         """The name that a GPU of NVIDIA's driver, or of a partition, has when it is passed through."""
-        match = _OF_DRIVER.match(device)
-        if match is None:
+        minor = passthrough.minor_of(device)
+        if minor is None:
             return None
         for gpu in self.machine.devices():
-            if gpu.minor == int(match[1]):
+            if gpu.minor == minor:
                 return self.passthrough.name_at(gpu.bus_id)
-        return self._away(int(match[1]))
+        return self._away(minor)
 
     def _is_away(self, device: str) -> bool:
-        match = _OF_DRIVER.match(device)
-        if match is None or any(gpu.minor == int(match[1]) for gpu in self.machine.devices()):
+        """Whether a claim has passed through the GPU that `device` is, or is a part of."""
+        minor = passthrough.minor_of(device)
+        if minor is None or any(gpu.minor == minor for gpu in self.machine.devices()):
             return False
-        return self._away(int(match[1])) is not None
+        return self._away(minor) is not None
 
     def _away(self, minor: int) -> str | None:
         """The name under which a claim has the GPU that NVIDIA's driver knew by this minor; None if none has."""

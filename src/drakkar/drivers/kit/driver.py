@@ -20,11 +20,12 @@ from typing import Any
 
 from drakkar.api.identities import DeviceKey
 from drakkar.drivers.kit import handover, logs, takeover, tracing, turns
-from drakkar.drivers.kit.allocation import AllocatedClaim, AllocatedDevice, allocated_claim, from_journal
+from drakkar.drivers.kit.allocation import AllocatedClaim, allocated_claim, from_journal
 from drakkar.drivers.kit.cdi_files import ClaimFiles
 from drakkar.drivers.kit.claim_status import ClaimStatus
 from drakkar.drivers.kit.figures import Figures
-from drakkar.drivers.kit.kind import DeviceKind, Health, PreparationError
+from drakkar.drivers.kit.holdings import Holdings
+from drakkar.drivers.kit.kind import DeviceKind, Health
 from drakkar.drivers.kit.metadata import MetadataFiles
 from drakkar.drivers.kit.reading import read_claim
 from drakkar.drivers.kit.takeover import Predecessor
@@ -102,10 +103,10 @@ class NodeDriver:
         self.figures = Figures(self._clock.monotonic)
         self._locks = DeviceLocks(self.figures.lock_waits.observe)
         self._calls: set[asyncio.Task[PrepareResult]] = set()
-        self._releases = handover.Releases()
         self._board = HealthBoard()
         self._waiting_reason = ""
         self._edits_token: object = None
+        self._holdings = Holdings(kind, node_name, lambda: self._claims, client, self._clock)
         self._status = ClaimStatus(client, kind.driver, node_name, self._clock) if claim_status else None
         self._publisher = SlicePublisher(
             client, driver=kind.driver, node_name=node_name, clock=clock, around=lambda: self._span("publish")
@@ -340,17 +341,17 @@ class NodeDriver:
             self.kind.check(claim)
             while True:
                 with self._span("wait for holders"):
-                    await self._await_holders(claim, deadline)
-                async with self._locks.holding(self._keys_around(claim)):
+                    await self._holdings.await_release(claim, deadline)
+                async with self._locks.holding(self._holdings.hardware(claim)):
                     try:
                         return await self._make_ready(claim)
                     except DeviceBusyError:
                         continue  # somebody was quicker between the wait and the lock: look who it is
 
     async def _make_ready(self, claim: AllocatedClaim) -> PrepareResult:
-        self._check_partitions(claim)
+        self._holdings.check(claim)
         uid = claim.claim.uid
-        exclusive, shared = self._exclusive_and_shared(claim)
+        exclusive, shared = self._holdings.of(claim)
         self._claims.check(claim.claim, exclusive, shared)  # a conflict must be found before anything can be undone
         before = self._claims.claims.get(uid)  # of a prepare that could not be taken back: it knows how things were
         notes = {**self.kind.notes(claim), **(before.detail.get("notes", {}) if before else {})}
@@ -400,12 +401,12 @@ class NodeDriver:
         uid = claim.claim.uid
         try:
             if uid in self._claims.claims:  # else the intent could not be written, and nothing was done
-                await self.kind.deactivate(self._not_held_by_others(claim))
+                await self.kind.deactivate(self._holdings.only_its(claim))
             self.files.remove(uid)
             await self._claims.release(uid)
         except (DrakkarError, OSError) as error:
             _log.error("claim %s: undoing a failed prepare failed: %s", claim.claim, error)
-        self._releases.announce()
+        self._holdings.announce_release()
 
     def _once_more(self, held: HeldClaim) -> PrepareResult:
         """The same answer for what is prepared, after looking that CDI file and devices are still there."""
@@ -423,98 +424,16 @@ class NodeDriver:
                 self.files.remove(ref.uid)
                 return PrepareResult()
             claim = from_journal(held.claim, held.detail)
-            async with self._locks.holding(self._keys_around(claim)):
+            async with self._locks.holding(self._holdings.hardware(claim)):
                 with self._span("device release"):
-                    await self.kind.deactivate(self._not_held_by_others(claim))
+                    await self.kind.deactivate(self._holdings.only_its(claim))
                 with self._span("CDI removal"):
                     self.files.remove(ref.uid)
                 with self._span("journal release"):
                     await self._claims.release(ref.uid)
-            self._releases.announce()
+            self._holdings.announce_release()
             self._follow_claims()
             return PrepareResult()
-
-    # --- who holds what ---------------------------------------------------------------------------------------------
-
-    async def _await_holders(self, claim: AllocatedClaim, deadline: float) -> None:
-        """Returns when nothing stands in the way of `claim`; raises when a holder stays or the time is over."""
-        while True:
-            busy = self._holder_in_the_way(claim)
-            if busy is None:
-                return
-            device, holder = busy
-            reason = await handover.why_it_stays(self._client, self._clock, holder, until=deadline)
-            left = deadline - self._clock.monotonic()
-            if self._holder_in_the_way(claim) != busy:
-                continue
-            if reason or left <= 0:
-                raise PreparationError(
-                    f"requested device {device} is already allocated to different claim {holder.claim.uid}"
-                    f" ({holder.claim.namespace}/{holder.claim.name}): "
-                    + (reason or f"it was not released within {handover.WAIT_SECONDS:.0f} s"),
-                    reason="DeviceBusy",
-                    subject=f"{self.driver_name}/{self.node_name}/{device}",
-                )
-            await self._releases.wait(self._clock, left)
-
-    def _holder_in_the_way(self, claim: AllocatedClaim) -> tuple[str, HeldClaim] | None:
-        for key, device in self._keys(claim):
-            if device.admin_access:
-                continue
-            shared = self._shares(claim, device)
-            for holder in self._claims.holders(key):
-                if holder.claim.uid == claim.claim.uid:
-                    continue
-                if not (shared and key in holder.shared):
-                    return device.device, holder
-                self._check_compatible(claim, holder, device.device)
-            overlapping = self.kind.overlapping(device.device)
-            for holder in self._claims.claims.values() if overlapping else ():
-                for other in holder.devices:
-                    if other.device in overlapping and holder.claim.uid != claim.claim.uid:
-                        return other.device, holder
-        return None
-
-    def _check_compatible(self, claim: AllocatedClaim, holder: HeldClaim, device: str) -> None:
-        if not self.kind.compatible(claim, from_journal(holder.claim, holder.detail), device):
-            raise PreparationError(
-                f"requested device {device} has conflicting configuration with already prepared claim"
-                f" {holder.claim.uid}",
-                reason="ConflictingConfiguration",
-                subject=f"{self.driver_name}/{self.node_name}/{device}",
-            )
-
-    def _check_partitions(self, claim: AllocatedClaim) -> None:
-        busy = self._holder_in_the_way(claim)
-        if busy is not None:
-            raise DeviceBusyError(self._key(busy[0]), busy[1])
-
-    def _not_held_by_others(self, claim: AllocatedClaim) -> AllocatedClaim:
-        """The claim with those devices only that no other claim holds: the others must stay as they are set up."""
-        devices = tuple(
-            device
-            for key, device in self._keys(claim)
-            if all(holder.claim.uid == claim.claim.uid for holder in self._claims.holders(key))
-        )
-        return replace(claim, devices=devices)
-
-    def _exclusive_and_shared(self, claim: AllocatedClaim) -> tuple[list[DeviceKey], list[DeviceKey]]:
-        """The devices that the claim holds, and those of them that others may hold, too."""
-        exclusive = [key for key, device in self._keys(claim) if not device.admin_access]
-        return exclusive, [key for key, one in self._keys(claim) if key in exclusive and self._shares(claim, one)]
-
-    def _shares(self, claim: AllocatedClaim, device: AllocatedDevice) -> bool:
-        return device.share_id is not None or device.device in self.kind.shareable(claim)
-
-    def _key(self, device: str) -> DeviceKey:
-        return DeviceKey(self.driver_name, self.node_name, device)
-
-    def _keys(self, claim: AllocatedClaim) -> list[tuple[DeviceKey, AllocatedDevice]]:
-        return [(self._key(device.device), device) for device in claim.devices]
-
-    def _keys_around(self, claim: AllocatedClaim) -> list[DeviceKey]:
-        """What to lock: the hardware that the claim's devices are made of."""
-        return [self._key(name) for name in {self.kind.hardware(device.device) for device in claim.devices}]
 
     # --- restart ----------------------------------------------------------------------------------------------------
 
@@ -542,7 +461,7 @@ class NodeDriver:
                     self.files.write(claim, self.kind.edits(claim))
                 else:
                     _log.info("claim %s: taking back an unfinished prepare", held.claim)
-                    await self.kind.deactivate(self._not_held_by_others(claim))
+                    await self.kind.deactivate(self._holdings.only_its(claim))
                     self.files.remove(held.claim.uid)
                     await ledger.release(held.claim.uid)
             except (DrakkarError, OSError) as error:
@@ -556,15 +475,11 @@ class NodeDriver:
             self.files.remove(uid)
 
     async def _take_over(self, predecessor: Predecessor, ledger: ClaimLedger) -> None:
-        def keys(claim: AllocatedClaim) -> dict[str, list[DeviceKey]]:
-            exclusive, shared = self._exclusive_and_shared(claim)
-            return {"devices": exclusive, "shared": shared}
-
         def noted(claim: AllocatedClaim) -> AllocatedClaim:
             return replace(claim, notes=self.kind.notes(claim, ours=False))
 
         async def undo(claim: AllocatedClaim) -> None:
-            await self.kind.deactivate(self._not_held_by_others(claim))
+            await self.kind.deactivate(self._holdings.only_its(claim))
 
         await takeover.take_over(
             predecessor,
@@ -573,7 +488,7 @@ class NodeDriver:
             self._client,
             driver=self.driver_name,
             pool=self.node_name,
-            keys=keys,
+            keys=self._holdings.of,
             noted=noted,
             undo=undo,
             tell=self.tell,

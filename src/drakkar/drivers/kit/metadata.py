@@ -66,8 +66,8 @@ class MetadataFiles:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _place(self, claim: AllocatedClaim, request: str) -> str:
-        kind, name = ("resourceclaimtemplates", claim.pod_claim) if claim.pod_claim else ("resourceclaims", "")
-        return f"{IN_CONTAINER}/{kind}/{name or claim.claim.name}/{request}/{self._driver}-metadata.json"
+        of = f"resourceclaimtemplates/{claim.pod_claim}" if claim.pod_claim else f"resourceclaims/{claim.claim.name}"
+        return f"{IN_CONTAINER}/{of}/{request}/{self._driver}-metadata.json"
 
     def _stream(self, claim: AllocatedClaim, request: str, told: Mapping[str, Mapping[str, Any]]) -> bytes:
         ref = claim.claim

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from drakkar.api.identities import DeviceKey
 from drakkar.drivers.kit.allocation import AllocatedClaim, allocated_claim
 from drakkar.drivers.kit.cdi_files import ClaimFiles
 from drakkar.errors import DrakkarError
@@ -66,7 +67,7 @@ async def take_over(
     *,
     driver: str,
     pool: str,
-    keys: Callable[[AllocatedClaim], Mapping[str, Sequence[Any]]],
+    keys: Callable[[AllocatedClaim], tuple[Sequence[DeviceKey], Sequence[DeviceKey]]],
     noted: Callable[[AllocatedClaim], AllocatedClaim],
     undo: Callable[[AllocatedClaim], Any],
     tell: Callable[[str, str, str], None],
@@ -74,7 +75,7 @@ async def take_over(
     """Take the predecessor's claims into `ledger`; returns them.
 
     Args:
-        keys: the ledger's keys of a claim's devices, as `devices` and `shared`.
+        keys: the ledger's keys of a claim's devices, and those of them that others may hold, too.
         noted: the claim with what giving its devices back will need to know.
         undo: takes back what an interrupted prepare may have left of a claim.
         tell: hears (type, reason, message) of what an administrator should know.
@@ -100,8 +101,8 @@ async def take_over(
                 tell("Normal", "PrepareTakenBack", f"{ref}: the other driver was interrupted; what it left is undone")
                 continue
             _compare(claim, one)
-            held = keys(claim)
-            await ledger.begin(ref, held["devices"], shared=held["shared"], detail=claim.to_json())
+            devices, shared = keys(claim)
+            await ledger.begin(ref, devices, shared=shared, detail=claim.to_json())
             await ledger.complete(one.uid, one.prepared)
             files.adopt(one.uid)
         except DrakkarError as error:

@@ -29,7 +29,6 @@ from drakkar.vendors.nvidia.models import data_file
 from drakkar.vendors.nvidia.published import DRIVER, gpu_device_name
 
 NVIDIA_DRIVER = "nvidia"
-VFIO_DRIVER = "vfio-pci"
 _VFIO_MODULE = "vfio_pci"
 _NAME = re.compile(r"^gpu-vfio-(\d+)$")
 _OF_DRIVER = re.compile(r"^gpu-(\d+)(?:-mig-.+)?$")
@@ -78,6 +77,12 @@ def number(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def minor_of(name: str) -> int | None:
+    """The minor in the name of a GPU of NVIDIA's driver, or of a partition of it; None for other devices."""
+    match = _OF_DRIVER.match(name)
+    return int(match[1]) if match else None
+
+
 def is_vfio(driver: str) -> bool:
     """Whether a driver is vfio-pci or one of its variants (`nvgrace-gpu-vfio-pci`)."""
     return "vfio" in driver
@@ -123,14 +128,15 @@ def with_passthrough(
     """
     by_minor = {gpu.minor: gpu for gpu in gpus}
     functions = {one.bus_id: one for one in found}
-    used = {_minor(name) for name in held}
+    used = {minor_of(name) for name in held}
     sets = {one.name: one for one in pool.counter_sets} if pool else {}
     groups: list[list[PublishedDevice]] = []
     beside: set[str] = set()
     for group in pool.groups if pool else ():
         devices: list[PublishedDevice] = []
         for device in group:
-            gpu = by_minor.get(_minor(device.name))
+            minor = minor_of(device.name)
+            gpu = by_minor.get(minor) if minor is not None else None
             function = functions.get(gpu.bus_id) if gpu is not None else None
             if gpu is None or function is None:
                 devices.append(device)
@@ -138,7 +144,7 @@ def with_passthrough(
                 if device.name != gpu_device_name(gpu) or gpu.minor in used or gpu.mig_instances:
                     devices.append(device)
                     continue
-                device = _tied(device, sets)
+                device = _tied(device, gpu.minor, sets)
                 devices += [device, _device(function, lists, device.consumes, device.taints)]
                 beside.add(function.name)
         groups.append(devices)
@@ -158,7 +164,7 @@ def _is_offered(
     function: GpuFunction,
     gpus: Mapping[str, Gpu],
     held: Collection[str],
-    used: Collection[int],
+    used: Collection[int | None],
     sets: Mapping[str, CounterSet],
 ) -> bool:
     """Whether a GPU that has no device of its own beside it can be had all the same: no driver has it, it is passed
@@ -170,11 +176,11 @@ def _is_offered(
     return gpu.minor not in used and not gpu.mig_instances and gpu.mig_enabled and _set_name(gpu.minor) not in sets
 
 
-def _tied(device: PublishedDevice, sets: dict[str, CounterSet]) -> PublishedDevice:
+def _tied(device: PublishedDevice, minor: int, sets: dict[str, CounterSet]) -> PublishedDevice:
     """The whole GPU with a counter that its passed-through self takes, too. Shares of a GPU count for themselves."""
     if device.consumes or device.allow_multiple_allocations:
         return device
-    own = CounterSet(_set_name(_minor(device.name)), {"gpu": "1"})
+    own = CounterSet(_set_name(minor), {"gpu": "1"})
     sets[own.name] = own
     return replace(device, consumes=(Consumption(own.name, own.counters),))
 
@@ -198,12 +204,6 @@ def _device(
         attributes["resource.kubernetes.io/numaNode"] = {"ints": [node]} if lists else api.integer(node)
     memory = {"addressableMemory": api.capacity(api.binary_quantity(function.addressable))}
     return PublishedDevice(function.name, attributes, memory, consumes, taints)
-
-
-def _minor(name: str) -> int:
-    """The minor in the name of a GPU or of a partition; -1 for other devices."""
-    match = _OF_DRIVER.match(name)
-    return int(match[1]) if match else -1
 
 
 def _set_name(minor: int) -> str:

@@ -48,7 +48,7 @@ class SimulatedBus(PciBus):
         self._machine = machine
 
     @property
-    def root(self) -> Path:  # type: ignore[override]
+    def root(self) -> Path:
         """The machine's tree with the bus in it, made on first use."""
         return self._machine.tree_with_bus()
 
