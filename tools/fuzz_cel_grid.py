@@ -371,7 +371,7 @@ def literal_of_text(value: Any) -> str:
     """How string() shows an address, a network or a time."""
     if isinstance(value, Timestamp):
         return quoted(timestamp_text(value))
-    return quoted(str(value.address) if isinstance(value, IPValue) else f"{value.address}/{value.bits}")
+    return quoted(value.shown())
 
 
 def literal(value: Any) -> str:

@@ -240,7 +240,7 @@ string(net.CIDR) -> string    cidr_to_string
         "ip_is_link_local_unicast": _is_local_unicast,
         "ip_is_loopback": lambda value: value.address.is_loopback,
         "ip_is_unspecified": lambda value: value.address.is_unspecified,
-        "ip_to_string": lambda value: str(value.address),
+        "ip_to_string": IPValue.shown,
         "string_to_cidr": _cidr,
         "is_cidr": lambda text: not isinstance(_network(text), str),
         "cidr_contains_cidr_string": _contains_cidr_text,
@@ -249,7 +249,7 @@ string(net.CIDR) -> string    cidr_to_string
         "cidr_contains_ip_ip": _contains_ip,
         "cidr_masked": _masked,
         "cidr_prefix_length": lambda network: network.bits,
-        "cidr_to_string": lambda network: f"{network.address}/{network.bits}",
+        "cidr_to_string": CIDRValue.shown,
     },
     prices={
         "cidr_ip": 1,
