@@ -37,7 +37,6 @@ CHECKPOINT: Final = "kubelet_internal_checkpoint"
 _SOCKET_PATH_LIMIT: Final = 107
 _CAPACITY_GRACE_SECONDS: Final = 300.0
 _CALL_SECONDS: Final = 10.0
-_RECONNECT_SECONDS: Final = 1.0
 _REGISTER: Final = "/v1beta1.Registration/Register"
 _log = logging.getLogger(__name__)
 
