@@ -22,7 +22,8 @@ import msgspec
 import uvloop
 
 from bench._tables import Figure, show
-from drakkar.cluster import collecting, pki
+from drakkar import daemon
+from drakkar.cluster import pki
 from drakkar.cluster.apiserver.identities import ADMIN, Tokens
 from drakkar.cluster.apiserver.inprocess import InProcessTransport
 from drakkar.cluster.apiserver.server import ApiServer
@@ -307,7 +308,7 @@ async def _serve(folder: Path, options: list[str]) -> None:
         for number in range(PODS):
             store.create("pods", f"default/p{number}", _pod(number))
     listener = await serve(server, certificate=keys.certificate, key=keys.key)
-    collecting.settle()
+    daemon.settle()
     print(listener.url.rpartition(":")[2], flush=True)
     await asyncio.Event().wait()
 

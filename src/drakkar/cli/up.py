@@ -131,7 +131,7 @@ def run_cluster(where: Places, output: str, **options: Any) -> None:
                 await starting  # its error, if any
                 import msgspec
 
-                from drakkar.cluster.collecting import settle
+                from drakkar.daemon import settle
 
                 report.ready(msgspec.to_builtins(cluster.record()))
                 settle()
@@ -158,10 +158,9 @@ def _event_loop(clock: SimulatedClock | None) -> Any:
 
         factory = functools.partial(SimulatedLoop, clock)
     else:
-        with contextlib.suppress(ImportError):
-            import uvloop
+        from drakkar.daemon import loop_factory
 
-            factory = uvloop.new_event_loop
+        factory = loop_factory()
     with asyncio.Runner(loop_factory=factory) as runner:
         yield runner
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from drakkar.daemon import loop_factory, settle
 from drakkar.drivers.gpu.driver import GpuDriver
 from drakkar.drivers.gpu.predecessor import NvidiaCheckpoint
 from drakkar.drivers.kit import takeover, tracing
@@ -83,6 +84,12 @@ def run(
     Raises:
         DrakkarError: unreadable kubeconfig, another plugin serving, directories not writable, no exporter for spans.
     """
+
+    def settled(driver: GpuDriver) -> None:
+        settle()  # the process is the driver's alone
+        if on_ready is not None:
+            on_ready(driver)
+
     spans = tracing.configured(f"drakkar-{DRIVER}", otlp)
     transport = HttpsTransport(kubeconfigs.load(kubeconfig, context=context))
     client = Client(transport, user_agent="drakkar-gpu-driver", field_manager="gpu.nvidia.com")
@@ -101,13 +108,14 @@ def run(
                 spans=spans,
                 device_metadata=device_metadata,
                 claim_status=claim_status,
-                on_ready=on_ready,
+                on_ready=settled,
             )
         finally:
             await client.close()
             spans.shutdown()
 
-    asyncio.run(main())
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(main())
 
 
 def hand_back(machine: NvidiaMachine, *, paths: Paths = Paths()) -> list[HeldClaim]:

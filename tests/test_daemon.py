@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import gc
-from drakkar.cluster.collecting import THRESHOLDS, settle
+from drakkar.daemon import THRESHOLDS, settle
 before = len(gc.get_objects())
 settle()
 print(gc.get_threshold() == THRESHOLDS, gc.get_freeze_count() > before // 2, len(gc.get_objects()) < before // 10)
