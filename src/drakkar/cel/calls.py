@@ -232,9 +232,9 @@ def _binary(dispatcher: Dispatcher, price: Price, arguments: list[Step], precise
             left = left_body(frame)
             if type(left) is expected_left and kind is expected_right:
                 return direct(left, right)  # type: ignore[misc]
-            implementation = table.get((type(left), kind))
             if type(left) is Failure:
                 return left
+            implementation = table.get((type(left), kind))
             return apply(left, right) if implementation is None else implementation(left, right)
 
         return charged(first.fixed + price + second.fixed, with_constant, precise)

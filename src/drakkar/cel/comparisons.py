@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from drakkar.cel.libraries.regex import Pattern, compile_pattern, pattern_price
 from drakkar.cel.signatures import Price
-from drakkar.cel.steps import Body, Frame, LimitReached, Step, charged
+from drakkar.cel.steps import Body, Frame, LimitReached, Match, Step, charged
 from drakkar.cel.values import (
     INT_MAX,
     INT_MIN,
@@ -84,24 +84,35 @@ def _with_constant(left: Step, wanted: Any, negated: bool) -> Step:
     """Comparison with a constant int, bool or non-empty text."""
     compute, kind = left.body, type(wanted)
     usual = tenth(len(wanted)) if kind is str else 1
-    short = kind is not str or len(wanted) <= 10
+    longer = 10 * (usual - 1)  # a text of more letters has the usual price, whatever it is
     same, different = not negated, negated
 
-    def body(frame: Frame) -> Any:
-        value = compute(frame)
-        if type(value) is kind:
-            if value == wanted:
-                return same
-            if short and value != "":
-                return different
-        frame[0] += _price_equal(value, wanted, negated) - usual
-        return _compared(value, wanted, negated)
+    if kind is str:
+
+        def body(frame: Frame) -> Any:
+            value = compute(frame)
+            if type(value) is str:
+                if value == wanted:
+                    return same
+                if len(value) > longer:
+                    return different
+            frame[0] += _price_equal(value, wanted, negated) - usual
+            return _compared(value, wanted, negated)
+
+    else:
+
+        def body(frame: Frame) -> Any:
+            value = compute(frame)
+            if type(value) is kind:
+                return same if value == wanted else different
+            frame[0] += _price_equal(value, wanted, negated) - usual
+            return _compared(value, wanted, negated)
 
     step = Step(left.fixed + usual, body)
     path = left.path
-    key = path.flat_key() if path is not None and kind is str and not negated else None
-    if path is not None and key is not None and not path.qualifiers[-1].optional:
-        step.match = (path.device_slot, key, wanted)
+    found = path.flat_key() if path is not None and kind is str and not negated else None
+    if path is not None and found is not None and not path.qualifiers[-1].optional:
+        step.match = Match(*found, wanted, longer)
     return step
 
 

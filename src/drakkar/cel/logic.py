@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from drakkar.cel.steps import Frame, Step
+from drakkar.cel.steps import Frame, Match, Step
 from drakkar.cel.values import NO_SUCH_OVERLOAD, Failure
 
 
@@ -14,26 +14,30 @@ def chain(operands: list[Step], *, decisive: bool) -> Step:
     later = [(operand.fixed, operand.body) for operand in operands[1:]]
     parts = [(0, operands[0].body), *later]
     matches = [operand.match for operand in operands]
-    slots = {match[0] for match in matches if match is not None}
+    slots = {match.slot for match in matches if match is not None}
     if not decisive and len(slots) == 1:
         return Step(first_fixed, _and_matching(slots.pop(), parts, matches))
     return Step(first_fixed, _or(parts) if decisive else _and(parts))
 
 
-def _and_matching(slot: int, parts: list[tuple[int, Any]], matches: list[tuple[int, str, str] | None]) -> Any:
-    """&& with operands that compare attributes of a device with texts: while they are equal, nothing is called."""
+def _and_matching(slot: int, parts: list[tuple[int, Any]], matches: list[Match | None]) -> Any:
+    """&& with operands that compare attributes of a device with texts: as long as both are texts, nothing is called."""
     steps = [
-        (fixed, compute, "" if match is None else match[1], "" if match is None else match[2])
+        (fixed, compute, *(("", "", 0) if match is None else (match.key, match.wanted, match.longer)))
         for (fixed, compute), match in zip(parts, matches, strict=True)
     ]
 
     def body(frame: Frame) -> Any:
         pending: Failure | None = None
         look_up = frame[slot].get
-        for fixed, compute, key, wanted in steps:
+        for fixed, compute, key, wanted, longer in steps:
             frame[0] += fixed
-            if key and look_up(key) == wanted:
-                continue
+            if key:
+                value = look_up(key)
+                if value == wanted:
+                    continue
+                if type(value) is str and len(value) > longer:
+                    return False
             value = compute(frame)
             if value is True:
                 continue

@@ -7,7 +7,7 @@ error. The paths of device selectors, `device.attributes["domain"].id`, are one 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from drakkar.cel.device import ATTRIBUTE_PREFIX, CAPACITY_PREFIX, Domains, Names
 from drakkar.cel.sizes import MOST
@@ -31,28 +31,42 @@ class Qualifier:
         self.optional = optional
 
 
+class DeviceDomain(NamedTuple):
+    """`device.attributes["domain"]`: the slot of the device's flat table, and what its keys there begin with."""
+
+    slot: int
+    prefix: str
+
+
 class Path:
     """Where a path begins and what is selected.
 
     `root` yields the first value and pays for it; `own` is what the path as a whole costs (0 for a ternary, whose
     cost is its parts'). `slot` is the frame slot if the root is a variable, `device_slot` that of the device's flat
-    table if it is a device.
+    table if it is a device. `domain` is set if the root is a name for one domain of a device.
     """
 
-    __slots__ = ("device_slot", "own", "qualifiers", "root", "slot")
+    __slots__ = ("device_slot", "domain", "own", "qualifiers", "root", "slot")
 
     def __init__(
-        self, root: Body, own: int, qualifiers: tuple[Qualifier, ...] = (), slot: int = 0, device_slot: int = 0
+        self,
+        root: Body,
+        own: int,
+        qualifiers: tuple[Qualifier, ...] = (),
+        slot: int = 0,
+        device_slot: int = 0,
+        domain: DeviceDomain | None = None,
     ) -> None:
         self.root = root
         self.own = own
         self.qualifiers = qualifiers
         self.slot = slot
         self.device_slot = device_slot
+        self.domain = domain
 
     def extended(self, qualifier: Qualifier) -> Path:
         """The path with one more selection."""
-        return Path(self.root, self.own, (*self.qualifiers, qualifier), self.slot, self.device_slot)
+        return Path(self.root, self.own, (*self.qualifiers, qualifier), self.slot, self.device_slot, self.domain)
 
     def step(self, precise: bool) -> Step:
         """The path as a value of its own."""
@@ -81,14 +95,27 @@ class Path:
             return None
         return self._flat() or self._domain() or self._computed_domain() or self._texts()
 
-    def _domain(self) -> Step | None:
-        """`device.attributes["domain"]`."""
+    def _field_and_domain(self) -> tuple[str, str] | None:
+        """What `device.attributes["domain"]` names."""
         qualifiers = self.qualifiers
         if not self.device_slot or len(qualifiers) != 2 or any(q.optional or q.compute for q in qualifiers):
             return None
         field, domain = (qualifier.key for qualifier in qualifiers)
-        if field not in _FLAT or type(domain) is not str:
+        return (field, domain) if field in _FLAT and type(domain) is str else None
+
+    def as_domain(self) -> DeviceDomain | None:
+        """The domain of a device that the path as a whole is."""
+        named = self._field_and_domain()
+        if named is None or _FLAT_SEPARATOR in named[1]:
             return None
+        return DeviceDomain(self.device_slot, f"{_FLAT[named[0]]}{named[1]}{_FLAT_SEPARATOR}")
+
+    def _domain(self) -> Step | None:
+        """`device.attributes["domain"]`."""
+        named = self._field_and_domain()
+        if named is None:
+            return None
+        field, domain = named
         slot = self.slot
 
         def body(frame: Frame) -> Any:
@@ -143,10 +170,10 @@ class Path:
 
     def _flat(self) -> Step | None:
         """A lookup in the flat table of the device."""
-        key = self.flat_key()
-        if key is None:
+        found = self.flat_key()
+        if found is None:
             return None
-        slot, last = self.device_slot, self.qualifiers[-1]
+        (slot, key), last = found, self.qualifiers[-1]
         if last.optional:
 
             def optional(frame: Frame) -> Any:
@@ -165,34 +192,36 @@ class Path:
 
         return Step(1 + len(self.qualifiers), body, path=self)
 
-    def flat_key(self) -> str | None:
-        """The key into the flat table for `device.attributes[domain].id`, `device.capacity[domain].id` or
-        `device.driver`.
+    def flat_key(self) -> tuple[int, str] | None:
+        """Slot and key of the flat table for `device.attributes[domain].id`, `device.capacity[domain].id`,
+        `device.driver` and `name.id` where the name is bound to one of the domains.
 
         The last selection may be an optional one.
         """
         qualifiers = self.qualifiers
+        if not qualifiers or any(one.compute is not None or type(one.key) is not str for one in qualifiers):
+            return None
+        name = qualifiers[-1].key
+        if self.domain is not None:
+            plain = len(qualifiers) == 1 and not qualifiers[0].optional and _FLAT_SEPARATOR not in name
+            return (self.domain.slot, self.domain.prefix + name) if plain else None
         if not self.device_slot or (len(qualifiers) != 3 and len(qualifiers) != 1):
             return None
-        for qualifier in qualifiers:
-            if qualifier.compute is not None or type(qualifier.key) is not str:
-                return None
         if len(qualifiers) == 1:
-            name = qualifiers[0].key
-            return name if name in _PLAIN_FIELDS and not qualifiers[0].optional else None
+            return (self.device_slot, name) if name in _PLAIN_FIELDS and not qualifiers[0].optional else None
         if qualifiers[0].optional or qualifiers[1].optional:
             return None
-        field, domain, name = qualifiers[0].key, qualifiers[1].key, qualifiers[2].key
+        field, domain = qualifiers[0].key, qualifiers[1].key
         if field not in _FLAT or _FLAT_SEPARATOR in domain or _FLAT_SEPARATOR in name:
             return None
-        return f"{_FLAT[field]}{domain}{_FLAT_SEPARATOR}{name}"
+        return self.device_slot, f"{_FLAT[field]}{domain}{_FLAT_SEPARATOR}{name}"
 
     def or_constant(self, default: Any) -> Step | None:
         """`device.attributes[domain].?id.orValue(constant)` as one lookup."""
-        key = self.flat_key()
-        if key is None or not self.qualifiers[-1].optional:
+        found = self.flat_key()
+        if found is None or not self.qualifiers[-1].optional:
             return None
-        slot = self.device_slot
+        slot, key = found
 
         def body(frame: Frame) -> Any:
             value = frame[slot].get(key)
@@ -215,10 +244,12 @@ class Path:
         walk = _walk(self.root, qualifiers, precise=False)
         root = self.root
         if len(qualifiers) == 1:
-            key = qualifiers[0].key
+            key, slot = qualifiers[0].key, self.slot
 
             def single(frame: Frame) -> Any:
-                value = root(frame)
+                value = frame[slot]
+                if type(value) is not Names:
+                    value = root(frame)
                 if type(value) is Names or type(value) is dict:
                     found = value.get(key)
                     if found is not None:
@@ -236,11 +267,11 @@ class Path:
         """
         flat = None if precise else self.extended(Qualifier(key, None, False)).flat_key()
         if flat is not None and self.qualifiers:
-            slot = self.device_slot
+            slot, flat_key = flat
 
             def known(frame: Frame) -> Any:
                 frame[0] += 3
-                return flat in frame[slot]
+                return flat_key in frame[slot]
 
             return known
         resolve, own = self.resolve(precise), 1 if nested else self.own

@@ -407,17 +407,45 @@ class Planner:
     def bind(self, node: FoldNode) -> Step:
         start = self.plan(node.start)
         slot = self.new_slot()
-        path = Path(lazy_reader(slot, start.run(), _UNSET), 1, slot=slot)
+        domain = start.path.as_domain() if start.path is not None and not self.precise else None
+        at_once = domain is not None and _reads_first(node.result, node.accumulator)
+        if at_once:
+            path = Path(slot_reader(slot), 1, slot=slot, domain=domain)
+        else:
+            path = Path(lazy_reader(slot, start.run(), _UNSET), 1, slot=slot)
         self.scopes.append({node.accumulator: path})
         result = self.plan(node.result)
         self.scopes.pop()
-        body = result.run()
+        body, begin = result.body, start.body
+        if at_once:
+
+            def bound(frame: Frame) -> Any:
+                frame[slot] = begin(frame)
+                return body(frame)
+
+            return Step(start.fixed + result.fixed, bound)
 
         def run(frame: Frame) -> Any:
             frame[slot] = _UNSET
             return body(frame)
 
-        return Step(0, run)
+        return Step(result.fixed, run)
+
+
+def _reads_first(node: Node, name: str) -> bool:
+    """Whether evaluating a node reads a name whatever happens: its value, if it cannot fail, may be computed before."""
+    match node:
+        case IdentNode():
+            return node.name == name
+        case SelectNode():
+            return _reads_first(node.operand, name)
+        case CallNode(function="_&&_" | "_||_" | "_?_:_"):
+            return _reads_first(node.arguments[0], name)
+        case CallNode(target=None, arguments=[first, *_]):
+            return _reads_first(first, name)
+        case CallNode(target=Node() as target):
+            return _reads_first(target, name)
+    return False
 
 
 def _taking_names(function: str, overloads: Sequence[Overload]) -> Dispatcher:

@@ -159,6 +159,8 @@ class Program:
             return self._again(bindings, cost_limit, deadline)
         if value is True or value is False:
             return Evaluation(value, frame[0])
+        if type(value) is Failure:
+            raise CelError(value.message, "runtime", cost=frame[0], expression=self._source.text)
         return self._finished(value, frame[0])
 
     def _frame(self, bindings: Mapping[str, Any], cost_limit: int, deadline: Deadline | None) -> Frame:

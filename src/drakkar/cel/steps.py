@@ -9,7 +9,7 @@ does; an evaluation is repeated that way only after the limit was passed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from drakkar.cel.paths import Path
@@ -35,6 +35,18 @@ class DeadlineReached(Exception):
         self.position = position
 
 
+class Match(NamedTuple):
+    """A step that asks whether a device's attribute, `key` in the flat table of `slot`, is the text `wanted`.
+
+    Its price is fixed for that text and for every one with more than `longer` letters.
+    """
+
+    slot: int
+    key: str
+    wanted: str
+    longer: int
+
+
 class Step:
     """A planned node; the value of one that is `known` never changes, and a `constant` one is free as well."""
 
@@ -56,8 +68,7 @@ class Step:
         self.known = known or constant
         self.value = value
         self.path = path
-        self.match: tuple[int, str, str] | None = None
-        """Slot, key and text, if the step asks whether a device's attribute is a certain text."""
+        self.match: Match | None = None
 
     def run(self) -> Body:
         """The body together with its fixed cost."""
