@@ -90,9 +90,13 @@ class Dispatcher:
 
     def _looking(self, overload: Overload, implementation: Implementation) -> Implementation:
         """An implementation for lists and maps of certain elements: looks at them before it runs."""
+        parameter = overload.parameters[0]
+        texts = parameter.kind == "list" and parameter.parameters[0].kind == "string"
+        texts = texts and not any(map(_looks_inside, overload.parameters[1:]))
 
         def run(*arguments: Any) -> Any:
-            if _fits(overload, arguments):
+            first = arguments[0]
+            if (texts and first and type(first[0]) is str) or _fits(overload, arguments):
                 return implementation(*arguments)
             found = self.find(arguments)
             return found if isinstance(found, Failure) else found(*arguments)
@@ -283,20 +287,21 @@ def _metered(
 
 
 def _many(dispatcher: Dispatcher, price: Price, arguments: list[Step], precise: bool) -> Step:
-    return Step(0, many_body(dispatcher, price, [argument.run() for argument in arguments], precise))
+    return Step(0, many_body(dispatcher, price, arguments))
 
 
-def many_body(dispatcher: Dispatcher, price: Price, bodies: list[Body], precise: bool) -> Body:
+def many_body(dispatcher: Dispatcher, price: Price, arguments: list[Step]) -> Body:
     """A call that stops at the first failed argument; it pays only if all arguments were evaluated."""
-    last, table = len(bodies) - 1, dispatcher.table
+    last, table = len(arguments) - 1, dispatcher.table
+    computed = [(index, one.run()) for index, one in enumerate(arguments) if not one.constant]
+    template = [one.value for one in arguments]
 
     def body(frame: Frame) -> Any:
-        values = []
-        for index, argument in enumerate(bodies):
-            value = argument(frame)
+        values = template.copy()
+        for index, argument in computed:
+            value = values[index] = argument(frame)
             if type(value) is Failure and index != last:
                 return value
-            values.append(value)
         found: Any = table.get(tuple(map(type, values))) if last else None
         if found is None:
             found = dispatcher.find(values)

@@ -221,20 +221,20 @@ def constant_pattern(value: Step, pattern: str, price: Price) -> Step:
     """`x.matches("constant")`; pays nothing if x failed."""
     compiled = compile_pattern(pattern)
     assert isinstance(compiled, Pattern)
-    compute, test, length = value.body, compiled.test, len(pattern)
-    flat = 1 if isinstance(price, int) else 0
+    compute, test = value.body, compiled.test
+    flat, per_tenth = 1 if isinstance(price, int) else 0, pattern_price(0, len(pattern))
 
     def body(frame: Frame) -> Any:
         text = compute(frame)
         if type(text) is str:
-            spent = frame[0] + (flat or pattern_price(len(text), length))
+            spent = frame[0] + (flat or tenth(len(text) + 1) * per_tenth)
             frame[0] = spent
             if spent > frame[1]:
                 raise LimitReached
             return test(text)
         if type(text) is Failure:
             return text
-        frame[0] += flat or pattern_price(size_of(text), length)
+        frame[0] += flat or tenth(size_of(text) + 1) * per_tenth
         return test(text.name) if type(text) is TypeValue else NO_SUCH_OVERLOAD
 
     return Step(value.fixed, body)

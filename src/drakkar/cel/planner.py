@@ -242,7 +242,7 @@ class Planner:
         one_by_one = len(node.overloads) != 1 and function not in _SINGLETONS
         if len(arguments) == 2 and (one_by_one or function == "format"):
             # Upstream dispatches by name only when it has the arguments one by one, and stops at a failed one.
-            return Step(0, many_body(dispatcher, price, [argument.run() for argument in arguments], self.precise))
+            return Step(0, many_body(dispatcher, price, arguments))
         step = plan_call(dispatcher, price, arguments, self.precise)
         if self.computes and function in _PURE and all(argument.constant for argument in arguments):
             return self.computed(step)
@@ -273,7 +273,7 @@ class Planner:
         if names is None:
             overloads = self.tables.functions[node.function]
             names = self.tables.dispatchers[node.function, "constant pattern"] = _taking_names(node.function, overloads)
-        return Step(0, many_body(names, price, [argument.run() for argument in arguments], self.precise))
+        return Step(0, many_body(names, price, arguments))
 
     def dispatcher(self, node: CallNode) -> Dispatcher:
         """One overload if the checker left one and upstream has them apart, else all of the function."""
