@@ -229,10 +229,11 @@ class _Checker:
             if overload.is_method is not is_method:
                 continue
             parameters, produced = overload.parameters, overload.result
-            if overload.generic:  # also those with more or fewer parameters take part in the numbering
-                parameters, produced = self.instantiate(overload)
             if len(parameters) != len(arguments):
+                self.fresh += len(overload.variables)  # they take part in the numbering all the same
                 continue
+            if overload.variables:
+                parameters, produced = self.instantiate(overload)
             trial = types.all_assignable(self.substitution, arguments, parameters)
             if trial is None:
                 continue
@@ -256,21 +257,9 @@ class _Checker:
 
     def instantiate(self, overload: Overload) -> tuple[tuple[Type, ...], Type]:
         """The overload's types with fresh parameters."""
-        renamed: Substitution = {}
-        for candidate in (*overload.parameters, overload.result):
-            self.rename(candidate, renamed)
-        parameters = tuple(types.substitute(renamed, one, False) for one in overload.parameters)
+        renamed = {variable: self.fresh_parameter() for variable in overload.variables}
+        parameters = tuple([types.substitute(renamed, one, False) for one in overload.parameters])
         return parameters, types.substitute(renamed, overload.result, False)
-
-    def rename(self, candidate: Type, renamed: Substitution) -> None:
-        if candidate.ground:
-            return
-        if candidate.kind == "param":
-            if candidate not in renamed:
-                renamed[candidate] = self.fresh_parameter()
-            return
-        for inner in candidate.parameters:
-            self.rename(inner, renamed)
 
     def logical(self, node: CallNode) -> Type:
         node.overloads = ()

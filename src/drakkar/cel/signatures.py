@@ -85,13 +85,13 @@ class Overload:
     __slots__ = (
         "classes",
         "function",
-        "generic",
         "guarded",
         "id",
         "implementation",
         "is_method",
         "parameters",
         "result",
+        "variables",
     )
 
     id: str
@@ -99,7 +99,7 @@ class Overload:
     is_method: bool
     parameters: tuple[Type, ...]
     result: Type
-    generic: bool
+    variables: tuple[Type, ...]
     guarded: bool
     implementation: Implementation | None
     classes: tuple[Any, ...]
@@ -110,7 +110,9 @@ class Overload:
         self.is_method = is_method
         self.parameters = parameters
         self.result = result
-        self.generic = not all(parameter.ground for parameter in (*parameters, result))
+        self.variables = tuple(
+            dict.fromkeys(inner for one in (*parameters, result) for inner in types.variables_of(one))
+        )
         self.implementation = None
         self.guarded = True
         self.classes = tuple(_CLASSES.get(p.kind if p.kind in _CLASSES else p.name) for p in parameters)

@@ -7,19 +7,23 @@ of two types are those of the CEL specification ("Gradual type checking") with u
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from typing import Final
+
+_YIELDING_KINDS: Final = frozenset({"param", "dyn", "any", "error", "wrapper", "null"})
+"""What may fit a type of another kind."""
 
 
 class Type:
     """A type; use the constants and constructors below."""
 
-    __slots__ = ("ground", "kind", "name", "parameters", "text")
+    __slots__ = ("ground", "kind", "name", "parameters", "rigid", "text")
 
     kind: str
     name: str
     parameters: tuple[Type, ...]
     ground: bool
+    rigid: bool
     text: str
 
     def __init__(self, kind: str, name: str, parameters: tuple[Type, ...]) -> None:
@@ -27,6 +31,7 @@ class Type:
         self.name = name
         self.parameters = parameters
         self.ground = kind != "param" and all(parameter.ground for parameter in parameters)
+        self.rigid = kind not in _YIELDING_KINDS
         inner = ", ".join(parameter.text for parameter in parameters)
         self.text = f"{name}({inner})" if inner else name
 
@@ -161,8 +166,11 @@ def unwrapped(candidate: Type) -> Type:
     return candidate.parameters[0] if candidate.kind == "wrapper" else candidate
 
 
-def all_assignable(found: Substitution, given: Iterable[Type], wanted: Iterable[Type]) -> Substitution | None:
+def all_assignable(found: Substitution, given: Sequence[Type], wanted: Sequence[Type]) -> Substitution | None:
     """The substitution under which each type fits its counterpart, or None; `found` itself is left alone."""
+    for a, b in zip(given, wanted, strict=True):
+        if a.rigid and b.rigid and a.kind != b.kind:
+            return None
     trial = dict(found)
     for a, b in zip(given, wanted, strict=True):
         if not assignable(trial, a, b):
@@ -239,6 +247,16 @@ def substitute(found: Substitution, candidate: Type, free_to_dyn: bool) -> Type:
         return substitute(found, bound, free_to_dyn)
     if candidate.kind == "param":
         return DYN if free_to_dyn else candidate
-    return make(
-        candidate.kind, candidate.name, *(substitute(found, inner, free_to_dyn) for inner in candidate.parameters)
-    )
+    inner = candidate.parameters
+    if len(inner) == 1:
+        return make(candidate.kind, candidate.name, substitute(found, inner[0], free_to_dyn))
+    return make(candidate.kind, candidate.name, *[substitute(found, one, free_to_dyn) for one in inner])
+
+
+def variables_of(candidate: Type) -> Iterator[Type]:
+    """The type parameters in a type, in the order in which they stand there."""
+    if candidate.kind == "param":
+        yield candidate
+    elif not candidate.ground:
+        for inner in candidate.parameters:
+            yield from variables_of(inner)
