@@ -375,7 +375,62 @@ TYPE_VALUES: Final = (
     "type(optional.none())", "type(dyn(1))",
 )  # fmt: skip
 
-POOLS: Final[dict[str, tuple[str, ...]]] = {
+_TO_YEAR_ONE: Final = 62_135_596_800
+_STAMPS: Final = (
+    (0, 0), (0, -1), (0, 999999999), (0, 1000000000), (0, 2147483647), (0, -2147483648), (253402300799, 999999999),
+    (253402300799, 1000000000), (253402300800, 0), (-_TO_YEAR_ONE, 0), (-_TO_YEAR_ONE, -1), (-_TO_YEAR_ONE - 1, 0),
+    (2**63 - 1, 0), (2**63 - 1, 999999999), (2**63 - 1, 2147483647), (-(2**63), 0), (-(2**63), -1), (2**63 - 90, 0),
+    (-(2**63) + 90, 0), (2**63 - 1 - _TO_YEAR_ONE, 0), (2**63 - _TO_YEAR_ONE, 0), (-(2**63) + _TO_YEAR_ONE, 0),
+    (2**62, 1), (9223372036, 854775807), (-9223372037, 145224192),
+)  # fmt: skip
+_SPANS: Final = (
+    (0, 0), (1, -1), (-1, 1), (0, 2147483647), (0, -2147483648), (9223372036, 854775807), (9223372036, 854775808),
+    (-9223372036, -854775808), (-9223372036, -854775809), (9223372037, 0), (2**63 - 1, 0), (-(2**63), 0),
+    (1, 500000000),
+)  # fmt: skip
+
+
+def _message(name: str, fields: str) -> str:
+    return f"google.protobuf.{name}{{{fields}}}"
+
+
+MESSAGES: Final[dict[str, tuple[str, ...]]] = {
+    "bool": tuple(_message("BoolValue", fields) for fields in ("", "value: true")),
+    "int": (
+        *(_message("Int64Value", fields) for fields in ("", "value: 1", "value: -9223372036854775808")),
+        *(_message("Int32Value", fields) for fields in ("", "value: 2147483647", "value: 2147483648")),
+        _message("Value", "number_value: 1.0"),
+    ),
+    "uint": (
+        *(_message("UInt64Value", fields) for fields in ("", "value: 18446744073709551615u")),
+        *(_message("UInt32Value", fields) for fields in ("value: 4294967295u", "value: 4294967296u")),
+    ),
+    "double": (
+        *(_message("DoubleValue", fields) for fields in ("", "value: 0.1", "value: -0.0", "value: double('NaN')")),
+        *(_message("FloatValue", f"value: {value}") for value in ("0.1", "1e300", "1e-46", "16777217.0")),
+        *(_message("Value", f"number_value: {value}") for value in ("1.5", "double('Infinity')")),
+    ),
+    "string": (
+        *(_message("StringValue", fields) for fields in ("", "value: 'a'", "value: 'grüße'")),
+        _message("Value", "string_value: 'a'"),
+    ),
+    "bytes": tuple(_message("BytesValue", fields) for fields in ("", r"value: b'\xff'")),
+    "null": (_message("Value", ""), _message("Value", "null_value: google.protobuf.NullValue.NULL_VALUE")),
+    "duration": tuple(_message("Duration", f"seconds: {seconds}, nanos: {nanos}") for seconds, nanos in _SPANS),
+    "timestamp": tuple(_message("Timestamp", f"seconds: {seconds}, nanos: {nanos}") for seconds, nanos in _STAMPS),
+    "list": (
+        *(_message("ListValue", fields) for fields in ("", "values: ['a', 1.5]", "values: [1, null]")),
+        _message("Value", "list_value: ['a']"),
+    ),
+    "map": (
+        *(_message("Struct", fields) for fields in ("", "fields: {'a': 1.5}", "fields: {'a': ['b'], 'c': null}")),
+        _message("Value", "struct_value: {'a': 1}"),
+    ),
+    "type": (_message("Any", ""), _message("Empty", ""), _message("FieldMask", "paths: ['a']")),
+}  # fmt: skip
+"""Values that only message literals make, or make otherwise."""
+
+_PLAIN: Final[dict[str, tuple[str, ...]]] = {
     "bool": ("true", "false"),
     "int": INTS,
     "uint": UINTS,
@@ -396,6 +451,7 @@ POOLS: Final[dict[str, tuple[str, ...]]] = {
     "optional_type": OPTIONALS,
     "type": TYPE_VALUES,
 }
+POOLS: Final[dict[str, tuple[str, ...]]] = {name: (*pool, *MESSAGES.get(name, ())) for name, pool in _PLAIN.items()}
 """By the name of a type."""
 
 BASES: Final[dict[str, str]] = {

@@ -33,6 +33,7 @@ class Empty(OpaqueValue):
 
     __slots__ = ()
     type_name = "google.protobuf.Empty"
+    empty = True
 
     def same(self, other: Any) -> bool:
         """All are equal."""

@@ -146,21 +146,51 @@ def _shown(value: Any) -> str | None:
 def printed(value: Any) -> str:
     """A value as Go prints it in some errors."""
     kind = type(value)
+    if value is None:
+        return "0"
     if kind is list:
         return f"[{', '.join(map(printed, value))}]"
+    if isinstance(value, dict):
+        entries = zip(map(printed, keys_of(value)), map(printed, value.values()), strict=True)
+        return "{" + ", ".join(f"{key}: {item}" for key, item in entries) + "}"
+    if kind is bytes:
+        return f"[{' '.join(map(str, value))}]"
+    if kind is Optional:
+        return f"optional({printed(value.value)})" if value.present else "optional.none()"
     if kind is Duration:
-        return duration_text(value.nanos)
+        return _span(value.nanos)
     if kind is Timestamp:
         day, _, rest = timestamp_text(value).partition("T")
         found = _CLOCK.fullmatch(rest)
         zone = found[2].replace(":", "") if found and found[2] != "Z" else ""
         return f"{day} {found[1] if found else rest} {zone or '+0000'} {zone or 'UTC'}"
     if kind is TypeValue:
-        return str(value.name)
+        return _WITH_PARAMETERS.get(value.name, str(value.name))
     shown = _shown(value)
-    return ("0" if value is None else text_of_key(value)) if shown is None else shown
+    return text_of_key(value) if shown is None else shown
 
 
+def _span(nanos: int) -> str:
+    """A span of time as Go's library writes it: 1h0m1.5s, 1.5ms, 0s."""
+    rest, sign = abs(nanos), "-" if nanos < 0 else ""
+    if rest < _SECOND:
+        unit, size = next(
+            (one for one in (("ns", 1), ("µs", 1_000), ("ms", 1_000_000)) if rest < one[1] * 1_000), ("", 1)
+        )
+        return f"{sign}{_decimal(rest, size)}{unit}" if rest else "0s"
+    minutes, rest = divmod(rest, 60 * _SECOND)
+    hours, minutes = divmod(minutes, 60)
+    before = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
+    return f"{sign}{before}{_decimal(rest, _SECOND)}s"
+
+
+def _decimal(amount: int, size: int) -> str:
+    whole, part = divmod(amount, size)
+    return f"{whole}.{part:0{len(str(size)) - 1}d}".rstrip("0").rstrip(".") if part else str(whole)
+
+
+_SECOND: Final = 1_000_000_000
+_WITH_PARAMETERS: Final = {"list": "list(dyn)", "map": "map(dyn, dyn)", "optional_type": "optional_type(dyn)"}
 _CLOCK: Final = re.compile(r"([0-9:.]+)(Z|[+-].*)")
 
 

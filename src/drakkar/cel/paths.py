@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from drakkar.cel.device import ATTRIBUTE_PREFIX, CAPACITY_PREFIX, Domains, Names
 from drakkar.cel.sizes import MOST
 from drakkar.cel.steps import Body, Frame, LimitReached, Step
-from drakkar.cel.values import KEY_TYPES, NO_SUCH_OVERLOAD, NONE, Failure, Optional, UInt, go_name, key_in
+from drakkar.cel.values import INT_MAX, KEY_TYPES, NO_SUCH_OVERLOAD, NONE, Failure, Optional, UInt, go_name, key_in
 
 _MISSING: Final = object()
 _FLAT: Final = {"attributes": ATTRIBUTE_PREFIX, "capacity": CAPACITY_PREFIX}
@@ -263,7 +263,8 @@ class Path:
     def presence(self, key: str, precise: bool, *, nested: bool = False) -> Body:
         """has(path.key): costs what the path costs; its own unit is due once the last selection is reached.
 
-        One that is `nested`, in a ternary branch or as an index, pays its last selection whatever the path.
+        One that is `nested`, in a ternary branch or as an index, pays its last selection whatever the path, and after
+        an optional selection it yields, as upstream does, what is there.
         """
         flat = None if precise else self.extended(Qualifier(key, None, False)).flat_key()
         if flat is not None and self.qualifiers:
@@ -274,7 +275,6 @@ class Path:
                 return flat_key in frame[slot]
 
             return known
-        resolve, own = self.resolve(precise), 1 if nested else self.own
         names = None if precise else self._names_of_computed_domain()
         if names is not None:
             look_up = names
@@ -284,6 +284,10 @@ class Path:
                 return found if type(found) is Failure else key in found
 
             return among
+        own = 1 if nested else self.own
+        # An optional that a selection opened is looked into; one that is just an element has no keys.
+        opened: type[Optional] = _Opened if self.qualifiers else Optional
+        resolve = _walk(self.root, self.qualifiers, precise, _Opened) if self.qualifiers else self.root
 
         def body(frame: Frame) -> Any:
             value = resolve(frame)
@@ -291,18 +295,33 @@ class Path:
                 if not own:
                     _give_back(frame, precise)
                 return value
-            if type(value) is Optional:
-                if not value.present:
-                    return False
+            is_open = type(value) is opened
+            found: Any = None
+            if is_open:  # here the unit is due only if the key is there
+                found = present(value.value, key) if value.present else _MISSING
+                if found is _MISSING or type(found) is Failure:
+                    if not own:
+                        _give_back(frame, precise)
+                    if type(found) is Failure:
+                        return found
+                    return NONE if nested else False
                 value = value.value
             spent = frame[0] + own
             frame[0] = spent
             if precise and spent > frame[1]:
                 raise LimitReached
+            if nested and is_open:
+                return Optional(found)
             found = present(value, key)
             return found if type(found) is Failure else found is not _MISSING
 
         return body
+
+
+class _Opened(Optional):
+    """What a path yields after an optional selection, told apart from elements that are optionals."""
+
+    __slots__ = ()
 
 
 def _paid(body: Body, fixed: int) -> Body:
@@ -384,11 +403,11 @@ _EMPTY: Final[dict[str, Any]] = {}
 
 def _index(key: Any) -> Any:
     kind = type(key)
-    if kind is int or kind is UInt:
+    if kind is int or (kind is UInt and key <= INT_MAX):
         return int(key)
     if kind is float and abs(key) < 1e18 and key.is_integer():
         return int(key)
-    if kind is float:
+    if kind is float or kind is UInt:
         return Failure(f"unsupported index value {text_of_key(key)} in list")
     from drakkar.cel.values import type_name
 
@@ -406,7 +425,8 @@ def _precise(body: Body) -> Body:
     return run
 
 
-def _walk(root: Body, qualifiers: tuple[Qualifier, ...], precise: bool) -> Body:
+def _walk(root: Body, qualifiers: tuple[Qualifier, ...], precise: bool, wrap: type[Optional] = Optional) -> Body:
+    none = NONE if wrap is Optional else wrap(present=False)
     steps = [(qualifier.key, qualifier.compute, qualifier.optional) for qualifier in qualifiers]
 
     def body(frame: Frame) -> Any:
@@ -416,7 +436,7 @@ def _walk(root: Body, qualifiers: tuple[Qualifier, ...], precise: bool) -> Body:
         optional = False
         if type(value) is Optional:  # one that turns up on the way has no keys: upstream opens only the first
             if not value.present:
-                return NONE
+                return none
             value, optional = value.value, True
         for key, compute, is_optional in steps:
             kind = type(value)
@@ -431,7 +451,7 @@ def _walk(root: Body, qualifiers: tuple[Qualifier, ...], precise: bool) -> Body:
             elif optional:
                 found = present(value, key)
                 if found is _MISSING:
-                    return NONE
+                    return none
             elif kind is Domains and type(key) is str:
                 found = value.get(key, _EMPTY)
             else:
@@ -445,7 +465,7 @@ def _walk(root: Body, qualifiers: tuple[Qualifier, ...], precise: bool) -> Body:
             if type(found) is Failure:
                 return found
             value = found
-        return Optional(value) if optional else value
+        return wrap(value) if optional else value
 
     return body
 

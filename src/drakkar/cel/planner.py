@@ -64,6 +64,10 @@ class FoldingProblem(Exception):
     """A constant part of the expression fails; the message is what evaluation would have said."""
 
 
+class FoldingPanic(Exception):
+    """Upstream panics while it folds; the message is the panic's."""
+
+
 class Tables(Protocol):
     """What the planner needs of an environment."""
 
@@ -190,7 +194,7 @@ class Planner:
             return self.variable(node.variable).step(self.precise)
         path = self.path(node.operand)
         if node.test_only:
-            nested = Path(path.presence(node.field, self.precise, nested=True), 0) if not path.own else None
+            nested = Path(path.presence(node.field, self.precise, nested=True), 0)
             return Step(0, path.presence(node.field, self.precise), path=nested)
         return path.extended(Qualifier(node.field, None, False)).step(self.precise)
 
@@ -342,16 +346,26 @@ class Planner:
         elements = [self.plan(element) for element in node.elements]
         if not node.optional and all(element.constant for element in elements):
             return constant([element.value for element in elements])
-        return self.charged(10, _list_body([element.run() for element in elements], node.optional))
+        body = _list_body([element.run() for element in elements], node.optional)
+        return self.never(body) if all(map(_is_settled, elements)) else self.charged(10, body)
 
     def map_literal(self, node: MapNode) -> Step:
         entries = [(self.key(key), self.plan(value), optional) for key, value, optional, _ in node.entries]
-        if all(key.constant and value.constant and not optional for key, value, optional in entries):
+        plain = not any(optional for _, _, optional in entries)
+        if plain and all(key.constant and value.constant for key, value, _ in entries):
             if any(type(key.value) is bytes for key, _, _ in entries):
-                raise FoldingProblem(_BYTES_KEY)
+                raise FoldingPanic(_BYTES_KEY)
             return constant(map_of_entries((key.value, value.value) for key, value, _ in entries))
-        bodies = [(key.run(), value.run(), optional) for key, value, optional in entries]
-        return self.charged(30, _map_body(bodies))
+        body = _map_body([(key.run(), value.run(), optional) for key, value, optional in entries])
+        settled = all(_is_settled(key) and _is_settled(value) for key, value, _ in entries)
+        return self.never(body) if settled else self.charged(30, body)
+
+    def never(self, body: Body) -> Step:
+        """A literal of constants that fails, since an optional element of it is no optional: upstream's constant."""
+        failure = body([0, 1 << 62, None])
+        step = Step(0, lambda _: failure)
+        step.fails = True
+        return step
 
     def key(self, node: Node) -> Step:
         """The key of an entry, made anew in every round of a loop: some values are the same key only as themselves."""
@@ -462,6 +476,11 @@ def _taking_names(function: str, overloads: Sequence[Overload]) -> Dispatcher:
     return dispatcher
 
 
+def _is_settled(step: Step) -> bool:
+    """Whether a step is a constant, or fails constantly."""
+    return step.constant or step.fails
+
+
 def _list_body(bodies: list[Body], optional: frozenset[int]) -> Body:
     def body(frame: Frame) -> Any:
         values = []
@@ -471,7 +490,8 @@ def _list_body(bodies: list[Body], optional: frozenset[int]) -> Body:
                 return value
             if index in optional:
                 if type(value) is not Optional:
-                    return NO_SUCH_OVERLOAD
+                    shown = f"from non-optional value {printed(value)}"
+                    return Failure(f"cannot initialize optional list element {shown}")
                 if not value.present:
                     continue
                 value = value.value
@@ -491,14 +511,16 @@ def _map_body(bodies: list[tuple[Body, Body, bool]]) -> Body:
             value = compute(frame)
             if type(value) is Failure:
                 return value
-            check_hashable(key, deleting=optional and type(value) is Optional and not value.present)
             if optional:
                 if type(value) is not Optional:
-                    return NO_SUCH_OVERLOAD
+                    shown = f"from non-optional value {printed(value)}"
+                    return Failure(f"cannot initialize optional entry '{printed(key)}' {shown}")
                 if not value.present:
+                    check_hashable(key, deleting=True)
                     entries = [entry for entry in entries if key_of(entry[0]) != key_of(key)]
                     continue
                 value = value.value
+            check_hashable(key, deleting=False)
             entries.append((key, value))
         return map_of_entries(entries)
 

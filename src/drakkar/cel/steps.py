@@ -50,7 +50,7 @@ class Match(NamedTuple):
 class Step:
     """A planned node; the value of one that is `known` never changes, and a `constant` one is free as well."""
 
-    __slots__ = ("body", "constant", "fixed", "known", "match", "path", "value")
+    __slots__ = ("body", "constant", "fails", "fixed", "known", "match", "path", "value")
 
     def __init__(
         self,
@@ -69,6 +69,8 @@ class Step:
         self.value = value
         self.path = path
         self.match: Match | None = None
+        self.fails = False
+        """Whether the step is a constant failure."""
 
     def run(self) -> Body:
         """The body together with its fixed cost."""

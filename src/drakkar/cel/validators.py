@@ -123,11 +123,9 @@ def _format(node: CallNode) -> Iterator[Problem]:
         return
     items = arguments[0]
     try:
-        check_format(template.value, [item.type for item in items.elements])
+        check_format(template.value, items.elements)
     except FormatProblem as problem:
-        index = problem.argument
-        node_at: Node = items.elements[index] if index >= 0 else node
-        yield "compile", node_at.position, str(problem)
+        yield "compile", (problem.node or node).position, str(problem)
 
 
 _CALLS: Final[dict[str, Callable[[CallNode], Iterator[Problem]]]] = {

@@ -118,6 +118,8 @@ class OpaqueValue:
     type_name: str = ""
     unhashable: str = ""
     """The name of its class upstream, if that cannot be the key of a map."""
+    empty: bool = False
+    """Whether there is nothing in it."""
 
     def size(self) -> int:
         """What the value counts for in costs."""
@@ -232,7 +234,8 @@ _GO_NAMES: Final[dict[str, str]] = {
     "kubernetes.Quantity": "cel.Quantity",
     "kubernetes.Semver": "cel.Semver",
     "kubernetes.URL": "cel.URL",
-    "kubernetes.NamedFormat": "*cel.Format",
+    "kubernetes.NamedFormat": "cel.Format",
+    "google.protobuf.Empty": "*types.protoObj",
     "net.IP": "cel.IP",
     "net.CIDR": "cel.CIDR",
 }
@@ -240,6 +243,8 @@ _GO_NAMES: Final[dict[str, str]] = {
 
 def go_name(value: Any) -> str:
     """The name of a value's class in upstream's code, which some errors mention."""
+    if type(value) is ComputedQuantity:
+        return "*cel.Quantity"
     name = type_name(value)
     return _GO_NAMES.get(name, name)
 
@@ -429,7 +434,7 @@ def is_zero(value: Any) -> bool:
         return bool(value.nanos == (0 if kind is Duration else YEAR_ONE))
     if kind in (bool, int, UInt, float, str, bytes, list, type(None)) or isinstance(value, dict):
         return not value
-    return False
+    return isinstance(value, OpaqueValue) and value.empty
 
 
 YEAR_ONE: Final = -62_135_596_800 * 1_000_000_000

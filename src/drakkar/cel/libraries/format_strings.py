@@ -1,19 +1,20 @@
 """String.format(): the verbs %s %d %f %e %x %X %o %b (cel-go's strings extension, version 2, English locale).
 
-%f groups thousands with commas and %e writes "1.234500×10⁰³": upstream formats numbers for people.
+%f groups thousands with commas and %e writes "1.234500×10⁰³": upstream formats numbers for people (Go's x/text).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from decimal import ROUND_HALF_EVEN, Decimal
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from typing import Any, Final
 
+from drakkar.cel.expressions import ListNode, MapNode, Node
 from drakkar.cel.libraries.conversions import float_text
 from drakkar.cel.libraries.times import duration_text, timestamp_text
-from drakkar.cel.types import Type
-from drakkar.cel.values import Duration, Failure, Timestamp, TypeValue, UInt, keys_of, type_name
+from drakkar.cel.types import unwrapped
+from drakkar.cel.values import INT_MAX, Duration, Failure, Timestamp, TypeValue, UInt, keys_of, type_name
 
 _SUPERSCRIPT: Final = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _CLAUSE: Final = "could not parse formatting clause: "
@@ -25,12 +26,18 @@ _STRING_TYPES: Final = (
 )
 
 
-class FormatProblem(Exception):
-    """What is wrong with a format or an argument; `argument` is the index of the argument, or -1."""
+_MOST: Final = 10_000_009
+"""The greatest precision that Go's printer reads; of what follows a greater one it finds no verb."""
+_NO_VERB: Final = "%!(NOVERB)"
+_WORDS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
-    def __init__(self, message: str, argument: int = -1) -> None:
+
+class FormatProblem(Exception):
+    """What is wrong with a format or an argument, and the expression at fault if it is one of the arguments."""
+
+    def __init__(self, message: str, node: Node | None = None) -> None:
         super().__init__(message)
-        self.argument = argument
+        self.node = node
 
 
 def format_string(template: str, arguments: list[Any]) -> Any:
@@ -88,39 +95,43 @@ def _precision(template: str, index: int) -> tuple[int, int]:
         raise FormatProblem(
             f'{prefix}error while converting precision to integer: strconv.Atoi: parsing "": invalid syntax'
         )
-    if len(digits) > 18:
+    digits = digits.lstrip("0") or "0"
+    if len(digits) > 19 or int(digits) > INT_MAX:
         raise FormatProblem(
-            f'{prefix}error while converting precision to integer: strconv.Atoi: parsing "{digits}": value out of range'
+            f"{prefix}error while converting precision to integer: strconv.Atoi: parsing "
+            f'"{template[index + 1 : end]}": value out of range'
         )
-    return min(int(digits), 10_000), end
+    return int(digits), end
 
 
-def check_format(template: str, arguments: list[Type]) -> None:
-    """Check a literal format against the types of its literal list of arguments; raises `FormatProblem`."""
+def check_format(template: str, arguments: Sequence[Node]) -> None:
+    """Check a literal format against the expressions in its literal list of arguments; raises `FormatProblem`."""
     used = 0
     for _, verb, _ in pieces_of(template, len(arguments)):
         if not verb:
             continue
-        problem = _type_problem(verb, arguments[used])
-        if problem:
-            raise FormatProblem(f"{_DURING}{problem}", used)
+        wrong = _misfit(verb, arguments[used])
+        if wrong is not None:
+            name = unwrapped(wrong.type).name
+            raise FormatProblem(f"{_DURING}{_ALLOWED[verb][1]}{_LONG_NAMES.get(name, name)}", wrong)
         used += 1
     if len(arguments) > used:
         raise FormatProblem(f"too many arguments supplied to string.format (expected {used}, got {len(arguments)})")
 
 
-def _type_problem(verb: str, given: Type) -> str:
-    if given.kind in ("dyn", "param", "error"):
-        return ""
-    allowed, complaint = _ALLOWED[verb]
-    if given.kind not in allowed:
-        return f"{complaint}{_LONG_NAMES.get(given.name, given.name)}"
-    if given.kind in ("list", "map") and verb == "s":
-        for inner in given.parameters:
-            problem = _type_problem(verb, inner) if inner.kind != "any" else ""
-            if problem:
-                return problem
-    return ""
+def _misfit(verb: str, node: Node) -> Node | None:
+    """The expression that a verb cannot show: this one, or for %s one of those written in it."""
+    kind = unwrapped(node.type).kind
+    if kind not in ("dyn", "param", "error") and kind not in _ALLOWED[verb][0]:
+        return node
+    if verb != "s":
+        return None
+    parts: Iterable[Node] = ()
+    if isinstance(node, ListNode):
+        parts = node.elements
+    elif isinstance(node, MapNode):
+        parts = (part for entry in node.entries for part in entry[:2])
+    return next(filter(None, (_misfit(verb, part) for part in parts)), None)
 
 
 _STRING_KINDS: Final = frozenset(
@@ -169,14 +180,11 @@ def value_text(value: Any) -> str:
 
 
 def _text(value: Any, _: int = -1) -> str:
-    kind = type(value)
-    if kind is list:
-        return "[" + ", ".join(_quoted(item) for item in value) + "]"
+    if type(value) is list:
+        return "[" + ", ".join(map(_inner, value)) + "]"
     if isinstance(value, dict):
-        entries = sorted(
-            (_key_text(key), _quoted(item)) for key, item in zip(keys_of(value), value.values(), strict=True)
-        )
-        return "{" + ", ".join(f"{key}:{item}" for key, item in entries) + "}"
+        entries = [(_key_text(key), _inner(item)) for key, item in zip(keys_of(value), value.values(), strict=True)]
+        return "{" + ", ".join(f"{key}:{item}" for key, item in sorted(entries)) + "}"
     return _scalar(value)
 
 
@@ -206,24 +214,53 @@ def _scalar(value: Any) -> str:
     raise FormatProblem(f"{_DURING}{_STRING_TYPES}{_given(value)}")
 
 
-def _quoted(value: Any) -> str:
-    """A value inside a list or map."""
+def _inner(value: Any) -> str:
+    """A value inside a list or map, as an expression would write it."""
     kind = type(value)
     if kind is str:
-        from drakkar.cel.libraries.strings import quote
-
-        return quote(value)
+        return _quoted(value)
     if kind is bytes:
-        return f'b"{bytes(value).decode(errors="replace")}"'
+        return f"b{_quoted(_scalar(value))}"
+    if kind is float:
+        if math.isfinite(value):
+            return f"{value:.6f}"
+        return '"NaN"' if math.isnan(value) else '"+Inf"' if value > 0 else '"-Inf"'
     if kind is Duration:
         return f'duration("{duration_text(value.nanos)}")'
     if kind is Timestamp:
         return f'timestamp("{timestamp_text(value)}")'
-    return _text(value)
+    try:
+        return _text(value)
+    except FormatProblem as problem:
+        if str(problem).startswith(f"{_DURING}{_STRING_TYPES}"):
+            raise FormatProblem(f"{_DURING}no formatting function for {_given(value)}") from None
+        raise
 
 
 def _key_text(key: Any) -> str:
-    return _quoted(key)
+    if type(key) not in (str, bool, int, UInt):
+        raise FormatProblem(f"{_DURING}no formatting function for map key of type {_given(key)}")
+    return _inner(key)
+
+
+def _quoted(text: str) -> str:
+    """A text as Go quotes it (strconv.Quote)."""
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(character: str) -> str:
+    known = _ESCAPES.get(character)
+    if known is not None:
+        return known
+    if character.isprintable():
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+_ESCAPES: Final = {
+    "\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", '"': r"\"", "\\": r"\\",
+}  # fmt: skip
 
 
 def _decimal(value: Any, _: int) -> str:
@@ -241,27 +278,44 @@ def _special(value: float) -> str | None:
     return None
 
 
-def _fixed(value: Any, precision: int) -> str:
+def _number(value: Any, verb: str) -> float:
+    if type(value) is str and value in _WORDS:
+        return _WORDS[value]
     if type(value) is not float:
-        raise FormatProblem(f"{_DURING}fixed-point clause can only be used on doubles, was given {_given(value)}")
-    special = _special(value)
+        raise FormatProblem(f"{_DURING}{_ALLOWED[verb][1]}{_given(value)}")
+    return value or 0.0  # the zero below zero has no sign
+
+
+def _fixed(value: Any, precision: int) -> str:
+    """Go's printer for people keeps the least number of decimals in 8 bits, the greatest in 16 with a sign: beyond that
+    it writes as many as it needs.
+    """
+    number = _number(value, "f")
+    wanted = 6 if precision < 0 else precision
+    if wanted > _MOST:
+        return _NO_VERB
+    special = _special(number)
     if special is not None:
         return special
-    places = 6 if precision < 0 else precision
-    exact = Decimal(value).quantize(Decimal(1).scaleb(-places), ROUND_HALF_EVEN) if places <= 400 else Decimal(value)
-    return f"{exact:,.{places}f}"
+    least, most = wanted & 0xFF, wanted & 0xFFFF
+    text = f"{number:,.{most}f}" if most < 0x8000 else format(Decimal(repr(number)), ",f")
+    whole, _, decimals = text.partition(".")
+    decimals = decimals.rstrip("0").ljust(least, "0")
+    return f"{whole}.{decimals}" if decimals else whole
 
 
 def _scientific(value: Any, precision: int) -> str:
-    del precision  # upstream ignores it, too
-    if type(value) is not float:
-        raise FormatProblem(f"{_DURING}scientific clause can only be used on doubles, was given {_given(value)}")
-    special = _special(value)
-    if special is not None:
-        return special
-    mantissa, _, exponent = f"{value:.6e}".partition("e")
-    power = f"{'-' if exponent[0] == '-' else ''}{int(exponent[1:]):02d}"
-    return f"{mantissa}×10{power.translate(_SUPERSCRIPT)}"
+    """Upstream takes the precision for a width, of which Go's printer keeps 16 bits."""
+    number = _number(value, "e")
+    width = 6 if precision < 0 else precision
+    if width > _MOST:
+        return _NO_VERB
+    shown = _special(number)
+    if shown is None:
+        mantissa, _, exponent = f"{number:.6e}".partition("e")
+        power = f"{'-' if exponent[0] == '-' else ''}{int(exponent[1:]):02d}"
+        shown = f"{mantissa}×10{power.translate(_SUPERSCRIPT)}"
+    return shown.rjust(width & 0xFFFF)
 
 
 def _hex(upper: bool) -> Any:

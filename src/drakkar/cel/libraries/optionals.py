@@ -20,8 +20,10 @@ def _value(optional: Optional) -> Any:
 
 def _unwrapped(values: list[Any]) -> Any:
     for value in values:
-        if type(value) is not Optional:
-            return Failure("no such overload")
+        if type(value) is not Optional:  # only the first was looked at
+            from drakkar.cel.natives import printed
+
+            return Failure(f"value {printed(value)} is not optional")
     return [value.value for value in values if value.present]
 
 

@@ -102,7 +102,9 @@ def _substring(text: str, start: int, end: int) -> Any:
 def _join(parts: list[Any], separator: str = "") -> Any:
     for part in parts:
         if type(part) is not str:
-            return Failure(f"join: invalid input: {part}")
+            from drakkar.cel.natives import printed
+
+            return Failure(f"join: invalid input: {printed(part)}")
     if sum(map(len, parts)) + len(separator) * len(parts) > _LARGEST:
         return Failure(_TOO_LARGE % "join")
     return separator.join(parts)

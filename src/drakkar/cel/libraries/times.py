@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 import re
+import stat
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, Final, NamedTuple
-from zoneinfo import ZoneInfo
+from zoneinfo import TZPATH, ZoneInfo
 
 from drakkar.cel.signatures import Library
 from drakkar.cel.values import (
@@ -133,9 +135,22 @@ def _moment(seconds: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
 
 
+def _seconds(stamp: Timestamp) -> int:
+    """Whole seconds since 1970 in 64 bits, in which Go goes round at the ends."""
+    return wrapped(stamp.nanos // _SECOND)
+
+
 def _shifted(stamp: Timestamp, nanos: int) -> Any:
-    nanos += stamp.nanos
-    return Timestamp(nanos, stamp.offset) if YEAR_ONE <= nanos < YEAR_TEN_THOUSAND else _OVERFLOW
+    """Seconds and what is left of a second are added by themselves, as upstream does: which overflow comes first."""
+    whole = abs(nanos) // _SECOND
+    seconds = _seconds(stamp) + (whole if nanos >= 0 else -whole)
+    if not INT_MIN <= seconds <= INT_MAX:
+        return _INT_OVERFLOW
+    carry, rest = divmod(stamp.nanos % _SECOND + (nanos % _SECOND if nanos >= 0 else -(-nanos % _SECOND)), _SECOND)
+    seconds += carry
+    if not INT_MIN <= seconds <= INT_MAX:
+        return _INT_OVERFLOW
+    return Timestamp(seconds * _SECOND + rest, stamp.offset) if _FIRST <= seconds <= _LAST else _OVERFLOW
 
 
 def _earlier(stamp: Timestamp, span: Duration) -> Any:
@@ -145,9 +160,9 @@ def _earlier(stamp: Timestamp, span: Duration) -> Any:
 
 def _between(left: Timestamp, right: Timestamp) -> Any:
     """The whole seconds have to fit by themselves."""
-    seconds = left.nanos // _SECOND - right.nanos // _SECOND
-    whole = _duration(seconds * _SECOND)
-    return whole if isinstance(whole, Failure) else _duration(left.nanos - right.nanos)
+    whole = _duration((_seconds(left) - _seconds(right)) * _SECOND)
+    rest = left.nanos % _SECOND - right.nanos % _SECOND
+    return whole if isinstance(whole, Failure) else _duration(whole.nanos + rest)
 
 
 def _duration(nanos: int) -> Any:
@@ -169,18 +184,35 @@ def _local(stamp: Timestamp, zone: str) -> _Calendar | Failure:
         return offset if isinstance(offset, Failure) else _calendar(seconds + offset)
     if zone in ("", "UTC", "Local"):
         return _calendar(seconds)
-    if ".." in zone.split("/") or zone[0] in "/\\":
+    if ".." in zone or zone[0] in "/\\":
         return Failure("time: invalid location name")
+    if "\0" in zone:
+        return Failure("invalid argument")
+    # Upstream opens a file of that name, so what a path may have besides does no harm in between.
+    name = "/".join(part for part in zone.split("/")[:-1] if part not in ("", ".")) + "/" + zone.rpartition("/")[2]
     try:
-        known = ZoneInfo(zone)
+        known = ZoneInfo(name.removeprefix("/"))
     except (ValueError, OSError, KeyError):
-        return Failure(f"unknown time zone {zone}")
+        return Failure(_why_no_zone(zone))
     try:  # before the calendar's first year a zone has its first offset, however far back
         at = _calendar(seconds).moment if wrapped(seconds) >= _FIRST else _moment(_FIRST + _CYCLE)
         shift = at.astimezone(known).utcoffset()
     except OverflowError:  # on the edge of Python's calendar: 400 years further in, the rules are the same
         shift = _moment(seconds + (_CYCLE if seconds < 0 else -_CYCLE)).astimezone(known).utcoffset()
     return _calendar(seconds + (shift or timedelta()) // timedelta(seconds=1))
+
+
+def _why_no_zone(zone: str) -> str:
+    """What upstream says of a name that is no zone, by what lies where zones are."""
+    for root in TZPATH:
+        try:
+            found = Path(f"{root}/{zone}").stat()
+        except NotADirectoryError:
+            return "not a directory"
+        except (OSError, ValueError):
+            continue
+        return "is a directory" if stat.S_ISDIR(found.st_mode) else "malformed time zone information"
+    return f"unknown time zone {zone}"
 
 
 def _offset(zone: str) -> int | Failure:
