@@ -309,8 +309,8 @@ class _Checker:
         return types.list_of(self.fresh_parameter() if element is None else element)
 
     def unwrapped(self, node: Node) -> Type:
-        """What an optional element or entry holds."""
-        found = types.substitute(self.substitution, node.type, False)
+        """What an optional element or entry holds; upstream settles no parameters here."""
+        found = node.type
         if found.name == "optional_type" and found.kind == "opaque":
             return found.parameters[0]
         wanted = types.optional_of(found)

@@ -8,6 +8,7 @@ validator takes the wrong one, and expressions that pass today must go on passin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from drakkar.cel import types
@@ -49,7 +50,8 @@ def _problems(node: Node, formatted: bool) -> Iterator[Problem]:
     if isinstance(node, ListNode | MapNode) and formatted:
         return
     if isinstance(node, ListNode):
-        yield from _homogeneous([(item, index in node.optional) for index, item in enumerate(node.elements)])
+        items = [(item, index in node.optional) for index, item in enumerate(node.elements)]
+        yield from islice(_homogeneous(items), 1)  # of a list the first, of a map all
     elif isinstance(node, MapNode):
         yield from _homogeneous([(key, False) for key, _, _, _ in node.entries])
         yield from _homogeneous([(value, optional) for _, value, optional, _ in node.entries])
@@ -72,7 +74,6 @@ def _homogeneous(items: list[tuple[Node, bool]]) -> Iterator[Problem]:
             first = found
         elif not _equivalent(first, found):
             yield "type", node.position, f"expected type '{first.text}' but found '{found.text}'"
-            return
 
 
 def _equivalent(first: Type, second: Type) -> bool:

@@ -100,6 +100,8 @@ def compile_pattern(text: str) -> Pattern | Failure:
         return Failure(f"error parsing regexp: {_in_go_words(str(failure))}")
 
 
+_NAMED: Final = re.compile(r"\(\?P?<([^=!>][^>]*)>")
+_NAME: Final = re.compile(r"\w+", re.ASCII)
 _GO_WORDS: Final = {
     "missing )": "missing closing )",
     "missing ]": "missing closing ]",
@@ -216,6 +218,9 @@ def _refused_by_go(text: str) -> str:
             depth += 1
             if depth > _MAX_NESTING - 1:
                 return "expression nests too deeply"
+            named = _NAMED.match(text, index)
+            if named is not None and not _NAME.fullmatch(named[1]):
+                return f"invalid named capture: `{named[0]}`"
         elif character == ")":
             depth -= 1
         index += 1
