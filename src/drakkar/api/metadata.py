@@ -67,8 +67,13 @@ def check_common(meta: Meta, *, namespaced: bool, path: str = "metadata") -> Fou
 
 
 def check_update(meta: Meta, old: Meta, path: str = "metadata") -> Found:
-    """metadata of a changed object."""
-    found: Found = []
+    """metadata of a changed object: first what is checked of any object, then what may not change."""
+    found = _check_generation(meta, path)
+    # What is the very value that was checked when it was stored is right; most writes leave most of this alone.
+    for name, check in _CHECKED:
+        value = meta.get(name)
+        if value and value is not old.get(name):
+            found += check(value, f"{path}.{name}")
     if old.get("deletionTimestamp"):
         added = sorted(set(meta.get("finalizers") or ()) - set(old.get("finalizers") or ()))
         if added:
@@ -82,18 +87,12 @@ def check_update(meta: Meta, old: Meta, path: str = "metadata") -> Found:
             )
     if not meta.get("resourceVersion"):
         found.append(invalid(f"{path}.resourceVersion", "", "must be specified for an update"))
-    found += _check_generation(meta, path)
     if (meta.get("generation") or 0) < (old.get("generation") or 0):
         found.append(invalid(f"{path}.generation", meta.get("generation") or 0, "must not be decremented"))
     for name, empty in _IMMUTABLE:
         value, before = meta.get(name, empty), old.get(name, empty)
         if value is not before:
             found += check_immutable(value, before, f"{path}.{name}")
-    # What is the very value that was checked when it was stored is right; most writes leave most of this alone.
-    for name, check in _CHECKED:
-        value = meta.get(name)
-        if value and value is not old.get(name):
-            found += check(value, f"{path}.{name}")
     return found
 
 
@@ -251,7 +250,6 @@ def check_qualified_finalizers(meta: Meta, path: str = "metadata") -> Found:
     found: Found = []
     for index, name in enumerate(meta.get("finalizers") or ()):
         place = f"{path}.finalizers[{index}]"
-        found += [invalid(place, name, text) for text in names.label_key(name)]
         if "/" not in name and name not in _STANDARD_FINALIZERS:
             found.append(invalid(place, name, "name is neither a standard finalizer name nor is it fully qualified"))
     return found
@@ -296,5 +294,6 @@ _CHECKED: Final[tuple[tuple[str, Callable[[Any, str], Found]], ...]] = (
     ("labels", check_labels),
     ("annotations", check_annotations),
     ("ownerReferences", _check_owners),
+    ("finalizers", _check_finalizers),
     ("managedFields", _check_managed),
 )

@@ -28,6 +28,7 @@ _GO_NAMES: Final = {
     "M": "v1.MicroTime", "D": "v1.Duration", "F": "v1.FieldsV1", "Q": "resource.Quantity", "X": "intstr.IntOrString",
     "R": "runtime.RawExtension", "J": "v1.JSON",
 }  # fmt: skip
+_GO_MAPS: Final = {"{v1.ResourceName}Q": "v1.ResourceList"}
 _RANGES: Final = {
     "i1": (-(1 << 7), (1 << 7) - 1), "i2": (-(1 << 15), (1 << 15) - 1), "i4": (-(1 << 31), (1 << 31) - 1),
     "i8": (-(1 << 63), (1 << 63) - 1), "u1": (0, (1 << 8) - 1), "u2": (0, (1 << 16) - 1), "u4": (0, (1 << 32) - 1),
@@ -62,7 +63,7 @@ class Type:
             key, _, item = expression[1:].partition("}")
             self.code = "K"
             self.item = type_of(item)
-            self.go_name = f"map[{key or 'string'}]{self.item.go_name}"
+            self.go_name = _GO_MAPS.get(expression, f"map[{key or 'string'}]{self.item.go_name}")
         elif expression.startswith("@"):
             self.code = "@"
             self._target = expression[1:]
@@ -165,6 +166,16 @@ class Struct:
                 found.update(field.type.struct.fields)
             else:
                 found[field.name] = field
+        return found
+
+    @cached_property
+    def embedded(self) -> dict[str, tuple[str, ...]]:
+        """The Go names of the inlined structs that a field lies in, by the field's JSON name."""
+        found: dict[str, tuple[str, ...]] = {}
+        for field in self.wire:
+            if field.inline:
+                inner = field.type.struct
+                found |= {name: (inner.short_name, *inner.embedded.get(name, ())) for name in inner.fields}
         return found
 
     @cached_property

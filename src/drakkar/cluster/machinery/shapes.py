@@ -36,6 +36,34 @@ class ShapeError(ValueError):
         self.converter_text = converter_text or message
 
 
+class _MismatchError(Exception):
+    """A value of another JSON type than its field; only the root of the walk knows the names on the way there."""
+
+    def __init__(self, described: str, path: Path, owner: Struct, go_name: str, converter_text: str) -> None:
+        super().__init__(described)
+        self.path = path
+        self.owner = owner
+        self.go_name = go_name
+        self.converter_text = converter_text
+
+    def below(self, root: Struct) -> ShapeError:
+        """The error in Go's words: struct and path of the field, embedded structs included, keys of maps not."""
+        names: list[str] = []
+        struct = root
+        for key in _elements(self.path):
+            if type(key) is str:
+                field = struct.fields[key]
+                names += (*struct.embedded.get(key, ()), key)
+                kind = field.type
+                while kind.code in "LK":
+                    kind = kind.item
+                if kind.code == "@":
+                    struct = kind.struct
+        place = f"{self.owner.short_name}.{'.'.join(names)}"
+        message = f"json: cannot unmarshal {self} into Go struct field {place} of type {self.go_name}"
+        return ShapeError(message, self.converter_text)
+
+
 class Findings:
     """Unknown fields met on the way, as `unknown field "spec.x"`, in the order of the document.
 
@@ -64,6 +92,8 @@ def shape(value: Any, struct: Struct, findings: Findings, known: dict[str, Any] 
         raise ShapeError(f"json: cannot unmarshal {_kind_of(value)} into Go value of type {_go_name(struct)}")
     try:
         return _struct(value, struct, None, findings, known)
+    except _MismatchError as error:
+        raise error.below(struct) from None
     except RecursionError:
         raise ShapeError("exceeded max depth") from None
 
@@ -232,29 +262,29 @@ def _illegal_base64(text: str) -> int | None:
     return None
 
 
-def _text_of(item: Any) -> str:
+def _text_of(item: Any, path: Path, struct: Struct) -> str:
     if type(item) is not str:
-        raise ShapeError(f"json: cannot unmarshal {_kind_of(item)} into Go value of type string")
+        raise _own_mismatch(_kind_of(item), path, struct, "string")
     return item
 
 
 def _time(item: Any, kind: Type, path: Path, struct: Struct, findings: Findings) -> Any:
     try:
-        return times.canonical_time(_text_of(item))
+        return times.canonical_time(_text_of(item, path, struct))
     except times.TimeError as error:
         raise ShapeError(str(error)) from None
 
 
 def _microtime(item: Any, kind: Type, path: Path, struct: Struct, findings: Findings) -> Any:
     try:
-        return times.canonical_microtime(_text_of(item))
+        return times.canonical_microtime(_text_of(item, path, struct))
     except times.TimeError as error:
         raise ShapeError(str(error)) from None
 
 
 def _duration(item: Any, kind: Type, path: Path, struct: Struct, findings: Findings) -> Any:
     try:
-        return times.canonical_duration(_text_of(item))
+        return times.canonical_duration(_text_of(item, path, struct))
     except times.TimeError as error:
         raise ShapeError(str(error)) from None
 
@@ -281,7 +311,7 @@ def _int_or_string(item: Any, kind: Type, path: Path, struct: Struct, findings: 
     if type(item) is str or (type(item) is int and -(1 << 31) <= item < 1 << 31):
         return item
     described = f"number {_number(item)}" if type(item) in (int, float) else _kind_of(item)
-    raise ShapeError(f"json: cannot unmarshal {described} into Go value of type int32")
+    raise _own_mismatch(described, path, struct, "int32")
 
 
 def _raw(item: Any, kind: Type, path: Path, struct: Struct, findings: Findings) -> Any:
@@ -295,14 +325,14 @@ _CONVERTERS: Final[dict[str, Converter]] = {
 }  # fmt: skip
 
 
-def _mismatch(item: Any, kind: Type, path: Path, struct: Struct, described: str = "") -> ShapeError:
-    names = [key for key in _elements(path) if type(key) is str]
-    converter = _converter_text(item, kind)
-    return ShapeError(
-        f"json: cannot unmarshal {described or _kind_of(item)} into Go struct field "
-        f"{struct.short_name}.{'.'.join(names)} of type {kind.go_name}",
-        converter,
-    )
+def _mismatch(item: Any, kind: Type, path: Path, struct: Struct, described: str = "") -> _MismatchError:
+    return _MismatchError(described or _kind_of(item), path, struct, kind.go_name, _converter_text(item, kind))
+
+
+def _own_mismatch(described: str, path: Path, struct: Struct, go_name: str) -> _MismatchError:
+    """The same for types that decode themselves: apimachinery's converter calls their decoder, which knows no field."""
+    text = f"json: cannot unmarshal {described} into Go value of type {go_name}"
+    return _MismatchError(described, path, struct, go_name, text)
 
 
 def _converter_text(item: Any, kind: Type) -> str:

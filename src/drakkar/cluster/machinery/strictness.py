@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from drakkar.cluster.machinery import jsontext
 from drakkar.cluster.machinery.schemas import Struct
 from drakkar.cluster.machinery.shapes import MAX_FINDINGS, Findings, ShapeError, shape
@@ -90,9 +92,10 @@ def decode(
 
 def check_type_meta(value: dict[str, Any], group_version: str, kind: str, body: bytes = b"") -> None:
     """Refuse an object of another kind or version; missing ones are those of the request. Raises `DecodeError`."""
+    for name in ("apiVersion", "kind"):
+        if not isinstance(value.get(name, ""), str | None):
+            raise DecodeError(_wrong_type_meta(value, name, kind, body))
     api_version, body_kind = value.get("apiVersion") or group_version, value.get("kind") or kind
-    if not isinstance(api_version, str) or not isinstance(body_kind, str):
-        raise DecodeError(_wrong_type_meta(value, kind, body))
     if api_version != group_version or body_kind != kind:
         raise DecodeError(_other_kind(api_version, body_kind, group_version, kind))
 
@@ -172,15 +175,15 @@ def _not_an_object(value: Any, kind: str, body: bytes) -> str:
     return f"the object provided is unrecognized (must be of type {kind}): {problem} {_TYPE_META} ({_summary(body)})"
 
 
-def _wrong_type_meta(value: dict[str, Any], kind: str, body: bytes) -> str:
-    name = "apiVersion" if not isinstance(value.get("apiVersion") or "", str) else "kind"
+def _wrong_type_meta(value: dict[str, Any], name: str, kind: str, body: bytes) -> str:
     item = value[name]
     described = {dict: "object", list: "array", bool: "bool"}.get(type(item), "number")
     problem = (
         f"couldn't get version/kind; json parse error: json: cannot unmarshal {described} into Go struct field .{name} "
         "of type string"
     )
-    return f"the object provided is unrecognized (must be of type {kind}): {problem} ({_summary(body)})"
+    text = body or msgspec.json.encode(value)  # in process nobody wrote it as text
+    return f"the object provided is unrecognized (must be of type {kind}): {problem} ({_summary(text)})"
 
 
 def _other_kind(api_version: str, body_kind: str, group_version: str, kind: str) -> str:

@@ -44,12 +44,12 @@ async def create_object(call: Call, obj: dict[str, Any], *, managed: bool = True
     row, kind = call.row, stored_behaviour(call.row)
     _set_system_fields(call, obj)
     if managed:  # before admission: what the server adds is not the client's
-        obj = with_managed_fields(call, None, obj)
+        obj = with_managed_fields(call, None, with_distinct_owners(call, obj))
     admission = call.server.admission
     obj = admission.mutate(call, "CREATE", obj, None)
     if admission.asks_to_mutate:
         obj = await admission.ask_to_mutate(call, "CREATE", obj, None)
-    obj = kind.prepare_create(obj)
+    obj = kind.prepare_create(with_distinct_owners(call, obj, admitted=True))
     raise_invalid(call, obj, [*admission.field_errors(call, "CREATE", obj, None), *kind.validate_create(obj)])
     call.warnings += kind.warnings(obj)
     if admission.asks_to_validate:
@@ -65,6 +65,32 @@ async def create_object(call: Call, obj: dict[str, Any], *, managed: bool = True
     admission.stored(call)
     await call.server.store.durable(stored.version)
     return stored
+
+
+def with_distinct_owners(call: Call, obj: dict[str, Any], *, admitted: bool = False) -> dict[str, Any]:
+    """`obj` with every owner once, and a warning if one was there twice; creates and updates ask before and after
+    mutating admission, patches after it only."""
+    owners = obj["metadata"].get("ownerReferences") or ()
+    if len(owners) < 2:
+        return obj
+    kept: list[dict[str, Any]] = []
+    twice: list[str] = []
+    for owner in owners:
+        if owner in kept:
+            twice.append(owner.get("uid", ""))
+        else:
+            kept.append(owner)
+    if not twice:
+        return obj
+    call.warnings.append(_OWNERS_TWICE.format(_ADMITTED if admitted else "", ", ".join(twice)))
+    return {**obj, "metadata": {**obj["metadata"], "ownerReferences": kept}}
+
+
+_ADMITTED: Final = " after mutating admission happens"
+_OWNERS_TWICE: Final = (
+    ".metadata.ownerReferences contains duplicate entries{}; API server dedups owner references in 1.20+, and may"
+    " reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}"
+)
 
 
 def raise_invalid(call: Call, obj: dict[str, Any], errors: list[Any]) -> None:
@@ -92,7 +118,8 @@ def _set_system_fields(call: Call, obj: dict[str, Any]) -> None:
         metadata.pop("namespace", None)
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = _free_name(call, metadata["generateName"])
-    if metadata.get("resourceVersion"):
+    version = metadata.get("resourceVersion", "")
+    if version.isascii() and version.isdigit() and 0 < int(version) < 1 << 64:  # what is no version passes
         raise statuses.internal("resourceVersion should not be set on objects to be created", bare=True)
     for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
         metadata.pop(field, None)

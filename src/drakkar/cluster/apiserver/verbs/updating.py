@@ -18,7 +18,7 @@ from drakkar.cluster.apiserver.kinds import behaviour, stored_behaviour
 from drakkar.cluster.apiserver.managed_fields import apply_configuration, with_managed_fields
 from drakkar.cluster.apiserver.options import check_write
 from drakkar.cluster.apiserver.patches import patched
-from drakkar.cluster.apiserver.verbs.creating import create_object, created, raise_invalid
+from drakkar.cluster.apiserver.verbs.creating import create_object, created, raise_invalid, with_distinct_owners
 from drakkar.cluster.apiserver.verbs.deleting import finish_deletion, may_vanish
 from drakkar.cluster.store import StoredObject
 
@@ -141,12 +141,12 @@ async def replace(
     elif call.row.namespaced:
         obj["metadata"]["namespace"] = call.info.namespace
     if managed:
-        obj = with_managed_fields(call, old, obj)
+        obj = with_managed_fields(call, old, with_distinct_owners(call, obj) if call.method == "PUT" else obj)
     obj = admission.mutate(call, "UPDATE", obj, old)
     if asks:  # webhooks see the object as it was sent
         obj = await admission.ask_to_mutate(call, "UPDATE", obj, old)
         _keep_system_fields(obj, old)
-    obj = kind.prepare_update(obj, old, subresource)
+    obj = kind.prepare_update(with_distinct_owners(call, obj, admitted=True), old, subresource)
     checked = admission.field_errors(call, "UPDATE", obj, old)
     raise_invalid(call, obj, [*checked, *kind.validate_update(obj, old, subresource)])
     call.warnings += kind.warnings(obj, old)
