@@ -155,6 +155,21 @@ def test_a_machine_without_the_program_for_a_while_gets_its_daemon_later(
     asyncio.run(main())
 
 
+def test_a_daemon_that_listens_a_moment_after_its_pipe_is_there_gets_its_limits(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(GpuNode(tmp_path)) as node:
+            program = control_program(node)
+            opened = "    pipe = os.open(CONTROL, os.O_RDWR)\n"
+            slow = program.read_text().replace(opened, f"    time.sleep(1)\n{opened}")
+            assert slow.count("time.sleep(1)") == 1
+            program.write_text(slow)
+            uid = node.claim("c", "gpu-0", configs=[config(defaultActiveThreadPercentage=50)])
+            assert not (await node.prepare("c", uid)).error
+            await until(lambda: "set_default_active_thread_percentage 50" in log(folders(node)[0]))
+
+    asyncio.run(main())
+
+
 def test_a_daemon_whose_start_was_cut_off_is_replaced_by_one_with_the_limits(tmp_path: Path) -> None:
     async def main() -> None:
         node = GpuNode(tmp_path)

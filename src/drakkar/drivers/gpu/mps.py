@@ -37,6 +37,7 @@ from drakkar.vendors.nvidia.machine import MpsProgram
 _log = logging.getLogger(__name__)
 _READY_SECONDS = 10.0
 _QUIT_SECONDS = 5.0
+_NOBODY_LISTENS = "Cannot find MPS control daemon process"
 _POLL_SECONDS = 0.02
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)
 
@@ -198,10 +199,20 @@ class MpsDaemons:
                 raise _failed(group, f"it was not ready within {_READY_SECONDS:.0f} s: {_last_line(folder / 'log')}")
             await self._clock.sleep(_POLL_SECONDS)
         if commands := group.commands():
-            await self._command(program, group.name, commands)
+            await self._set_up(program, group.name, commands, deadline)
         replace_file(folder / "daemon.json", json.dumps(daemon._replace(serves=True)._asdict()))
         _log.info("MPS daemon of %s serves %s", group.name, ", ".join(group.uuids))
         return process.pid
+
+    async def _set_up(self, program: MpsProgram, name: str, commands: Sequence[str], deadline: float) -> None:
+        """The first commands: the daemon's pipe is there a moment before the daemon listens to it."""
+        while True:
+            try:
+                return await self._command(program, name, commands)
+            except PreparationError as error:
+                if _NOBODY_LISTENS not in error.message or self._clock.monotonic() > deadline:
+                    raise
+            await self._clock.sleep(_POLL_SECONDS)
 
     async def _command(self, program: MpsProgram, name: str, commands: Sequence[str]) -> None:
         process = await asyncio.create_subprocess_exec(
