@@ -41,7 +41,7 @@ vectors: setup ## run a folder of cases: make vectors KIND=cel DIR=folder
 bench-allocation: setup ## race the allocator against upstream's: make bench-allocation DIR=folder
 	@$(PYTHON_BIN) -m bench.allocation $(if $(filter command line,$(origin DIR)),$(DIR))
 
-fuzz: setup ## race allocator and CEL against the upstream libraries: make fuzz SECONDS=120 SEED=1
+fuzz: setup ## race allocator, CEL and GPUs' slices against the upstream libraries: make fuzz SECONDS=120 SEED=1
 	@$(PYTHON_BIN) -m tools.fuzz_race --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED))
 
 fuzz-cdi: setup ## damaged CDI files for two minutes, nothing but clear errors: make fuzz-cdi SECONDS=120 SEED=1

@@ -1,6 +1,6 @@
 """Races rooms against the upstream libraries on random inputs and prints the smallest difference: `make fuzz`.
 
-    python -m tools.fuzz_race [allocation] [cel] [--seconds 120] [--seed N] [--all] [--systematic]
+    python -m tools.fuzz_race [allocation] [cel] [gpus] [--seconds 120] [--seed N] [--all] [--systematic]
 
 Equal seeds give equal inputs; without --seed it is a fresh one, which is printed. Rooms take turns. Where upstream runs
 out of time, or does not agree with itself (Go visits maps in random order), a case decides nothing. For a part of the
@@ -30,7 +30,7 @@ from typing import Any, Final, Protocol
 
 import coverage
 
-from tools import fuzz_allocation, fuzz_cel
+from tools import fuzz_allocation, fuzz_cel, fuzz_gpus
 from tools.oracles import Oracle, OracleError
 
 Json = dict[str, Any]
@@ -61,7 +61,7 @@ class Room(Protocol):
     def smaller(self, case: Json, tree: Any) -> Iterator[tuple[Json, Any]]: ...
 
 
-ROOMS: Final[dict[str, Any]] = {"allocation": fuzz_allocation, "cel": fuzz_cel}
+ROOMS: Final[dict[str, Any]] = {"allocation": fuzz_allocation, "cel": fuzz_cel, "gpus": fuzz_gpus.Room()}
 
 
 class Race:

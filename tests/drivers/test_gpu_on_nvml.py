@@ -100,6 +100,21 @@ def test_a_hosts_hook_executable_makes_the_links(on: Any) -> None:
     on("ubuntu-dgx-h100", story)
 
 
+def test_a_partition_of_a_virtual_gpu_is_given_away_and_stays(on: Any) -> None:
+    async def story(node: NvmlNode) -> None:
+        name = "gpu-0-mig-1g10gb-19-5"
+        assert [device["name"] for device in await node.published() if device["name"].startswith("gpu-0")] == [name]
+        uid = node.claim("c", name)
+        assert (await node.prepare("c", uid)).error == ""
+        assert (await node.unprepare("c", uid)).error == ""
+        assert [one.uuid for one in node.machine.devices()[0].mig_instances] == ["MIG-1"]
+        other = node.claim("d", "gpu-0-mig-1g10gb-19-4")
+        assert "does not exist any more" in (await node.prepare("d", other)).error
+
+    served = "mode\t0\t1\nvirtual\t0\t2\ninstance\t0\t12\t0\t19\t5\t1\tMIG-1\n"
+    on("ubuntu-dgx-h100", story, served=served, options=PublishOptions(dynamic_mig=True))
+
+
 def test_dynamic_mig_instances_are_made_by_nvml_and_destroyed_with_the_claim(on: Any) -> None:
     async def story(node: NvmlNode) -> None:
         name = "gpu-0-mig-1g10gb-19-5"

@@ -164,6 +164,26 @@ def test_partitions_are_not_limited_by_group(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_claims_share_a_partition_that_is_made_for_the_first_and_ends_with_the_last(tmp_path: Path) -> None:
+    async def main() -> None:
+        node = GpuNode(tmp_path, options=PublishOptions(dynamic_mig=True, shares="memory"))
+        async with running(node):
+            name = "gpu-2-mig-3g40gb-9-4"
+            device = next(one for one in await node.published() if one["name"] == name)
+            assert device["allowMultipleAllocations"] and device["consumesCounters"]
+            assert device["capacity"]["memory"]["requestPolicy"]["default"] == device["capacity"]["memory"]["value"]
+            uids = [node.claim(f"c{number}", name, **consumed("10Gi", f"s{number}")) for number in range(2)]
+            for number, uid in enumerate(uids):
+                assert (await node.prepare(f"c{number}", uid)).error == ""
+            (made,) = node.machine.devices()[2].mig_instances
+            assert (await node.unprepare("c0", uids[0])).error == ""
+            assert node.machine.devices()[2].mig_instances == (made,)
+            assert (await node.unprepare("c1", uids[1])).error == ""
+            assert node.machine.devices()[2].mig_instances == ()
+
+    asyncio.run(main())
+
+
 def test_a_reload_to_a_branch_with_limits_gives_prepared_claims_their_hook(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(GpuNode(tmp_path, options=MEMORY)) as node:

@@ -39,6 +39,33 @@ def test_counter_sets_come_first_and_eight_to_a_slice() -> None:
     ]
 
 
+def test_quantities_are_written_as_the_api_gives_them_back() -> None:
+    """Else what is published would differ from what shall be each time they are compared, and be written again."""
+    valid = {"min": "1024Ki", "max": "2048Mi", "step": "1Mi"}
+    policy = {"default": "1000", "validRange": valid, "validValues": ["1000", "0.5"]}
+    counters = {"memory": "4096Mi", "slots": "12000"}
+    device = PublishedDevice(
+        "lamp",
+        capacity={"slots": api.capacity("1000"), "memory": api.capacity("2048Mi", policy)},
+        consumes=(Consumption("set", counters),),
+    )
+    first, second = slice_contents(pool((device,), counters=(CounterSet("set", counters),)))
+    stored = {"memory": {"value": "4Gi"}, "slots": {"value": "12k"}}
+    assert first["sharedCounters"][0]["counters"] == stored
+    assert second["devices"][0]["consumesCounters"][0]["counters"] == stored
+    assert second["devices"][0]["capacity"] == {
+        "slots": {"value": "1k"},
+        "memory": {
+            "value": "2Gi",
+            "requestPolicy": {
+                "default": "1k",
+                "validRange": {"min": "1Mi", "max": "2Gi", "step": "1Mi"},
+                "validValues": ["1k", "500m"],
+            },
+        },
+    }
+
+
 @pytest.mark.parametrize(
     ("device", "problem"),
     [

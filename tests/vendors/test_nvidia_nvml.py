@@ -474,6 +474,52 @@ def test_a_product_that_no_table_knows_is_published_with_what_the_driver_tells(h
     )
 
 
+def test_memory_is_told_to_the_byte_and_shared_in_whole_mebibytes(host: Any) -> None:
+    one = host("t4")
+    one.file.write_text(one.file.read_text().replace(str(15360 << 20), "15843721216"))
+    gpus = one.open().devices()
+    assert published_pool(gpus, "n").devices[0].capacity["memory"] == {"value": "15472384Ki"}
+    (shared,) = published_pool(gpus, "n", PublishOptions(shares="memory")).devices
+    assert shared.capacity["memory"]["value"] == shared.capacity["memory"]["requestPolicy"]["default"] == "15109Mi"
+
+
+@pytest.mark.parametrize("name", ["DGX Display", "NVIDIA DGX Display"])
+def test_a_board_that_only_drives_a_monitor_is_no_gpu_to_give_away(host: Any, name: str) -> None:
+    one = host("a100-40gb")
+    first, _, rest = one.file.read_text().partition("NVIDIA A100")
+    one.file.write_text(f"{first}{name}{rest[rest.index(chr(9)) :]}")
+    assert [gpu.minor for gpu in one.open().devices()] == [gpu.minor for gpu in one.simulated.devices()][1:]
+
+
+def test_a_virtual_gpu_is_not_cut_by_its_guest(host: Any) -> None:
+    one = host("dgx-h100", (1, "1g.10gb"))
+    one.say("virtual\t1\t2")
+    one.say("virtual\t2\t2")
+    one.say("virtual\t3\t1")  # passed through whole: all the virtual machine's own
+    pool = published_pool(one.open().devices(), "n", PublishOptions(dynamic_mig=True))
+    names = [[device.name for device in group] for group in pool.groups]
+    assert names[1:3] == [["gpu-1-mig-1g10gb-19-6"], ["gpu-2"]]
+    assert "uuid" in pool.groups[1][0].attributes and "memorySlice6" in pool.groups[1][0].capacity
+    assert [one.name for one in pool.counter_sets] == [f"gpu-{minor}-counter-set" for minor in (0, 3, 4, 5, 6, 7)]
+
+
+@pytest.mark.parametrize("model", ["dgx-h200", "dgx-b200", "dgx-b300", "gb200-tray", "h100-nvl", "rtx-pro-6000"])
+@pytest.mark.parametrize("old", [True, False])
+def test_names_of_profiles_are_made_as_all_of_nvidias_programs_make_them(host: Any, model: str, old: bool) -> None:
+    one = host(model)  # halves of an eighth go up: 3g.71gb of 141 GB
+    one.serve(old=old)
+    names = {profile.name for profile in one.open().devices()[0].mig_board.profiles}
+    assert names == {profile.name for profile in one.simulated.gpus()[0].mig_board.profiles}
+
+
+@pytest.mark.parametrize("told", ["", "r580 beta"])
+def test_a_version_that_is_none_is_left_out(host: Any, told: str) -> None:
+    one = host("t4")
+    one.file.write_text(one.file.read_text().replace(f"driver\t{one.simulated.driver_version}", f"driver\t{told}"))
+    (device,) = published_pool(one.open().devices(), "n").devices
+    assert "driverVersion" not in device.attributes and "cudaDriverVersion" in device.attributes
+
+
 def test_a_gpu_whose_uuid_the_module_does_not_know_yet_is_named_by_its_address(host: Any) -> None:
     one = host("t4")
     for library in one.root.rglob("libnvidia-ml*"):

@@ -124,17 +124,20 @@ def test_shares_need_the_multiple_allocations_flag(shares: Shares) -> None:
     [
         PublishOptions(),
         PublishOptions(dynamic_mig=True),
+        PublishOptions(dynamic_mig=True, shares=1000),
         PublishOptions(shares=4),
         PublishOptions(shares="memory", extras=True),
         PublishOptions(list_attributes=True),
     ],
-    ids=["whole", "dynamic-mig", "shares", "memory", "lists"],
+    ids=["whole", "dynamic-mig", "dynamic-shares", "shares", "memory", "lists"],
 )
 def test_slices_of_every_model_pass_the_checks_of_the_api(tmp_path: Path, model: str, options: PublishOptions) -> None:
     machine = build_machine(model, "node1", tmp_path / "machine")
     board = machine.gpus()[0].mig_board
     if board is not None and not options.dynamic_mig:
         machine.create_mig(0, board.profiles[0].name)
+        if len(machine.gpus()) > 1:
+            machine.create_mig(1, max(board.profiles, key=lambda profile: profile.size).name)
     machine.log_xid(0, 48)
     pool = published_pool(machine.devices(), "node1", options)
     contents = slice_contents(pool)

@@ -2,7 +2,8 @@
 
 What Drakkar must do is what Kubernetes 1.37 does, so the judge is upstream's own code: `allocation` runs
 k8s.io/dynamic-resource-allocation (KEP-4381), `cel` its compiler of device selectors, `cdi` the reference library of
-the Container Device Interface, and `informers` shows what client-go's caches hold of a cluster. Each is a small program
+the Container Device Interface, `gpus` NVIDIA's libraries for NVML, MIG and the PCI bus with Kubernetes' standard
+attributes, and `informers` shows what client-go's caches hold of a cluster. Each is a small program
 of ours around a pinned version of the library, built once per content of its sources and kept in $DRAKKAR_CACHE
 (default ~/.cache/drakkar), outside the clone.
 """
@@ -31,6 +32,9 @@ GO_PLACES = ("/usr/local/go/bin/go", "/usr/lib/go/bin/go", "/opt/go/bin/go", "~/
 
 FIRST_SWITCHING = (1, 21)
 """The first Go that fetches the version a go.mod asks for (GOTOOLCHAIN=auto)."""
+
+WITH_C = ("gpus",)
+"""What needs a C compiler: go-nvml calls the NVML of a driver, whose functions it names when it is built."""
 
 Json = dict[str, Any]
 
@@ -90,8 +94,10 @@ def go_version(go: str) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def _environment() -> dict[str, str]:
+def _environment(name: str = "") -> dict[str, str]:
     fixed = {"GOFLAGS": "-mod=mod", "CGO_ENABLED": "0", "GOTOOLCHAIN": "auto", "GOWORK": "off"}
+    if name in WITH_C:
+        fixed |= {"CGO_ENABLED": "1", "CGO_CFLAGS": "-O1 -Wno-deprecated-declarations"}
     if "HOME" not in os.environ:
         fixed["GOPATH"] = fixed["GOCACHE"] = str(CACHE / "go")
     return {**os.environ, **fixed}
@@ -105,7 +111,7 @@ def _build(name: str, go: str, target: Path, verb: Sequence[str]) -> None:
         shutil.copytree(FOLDER / name, sources)
         partial = target.with_name(f".{target.name}.{os.getpid()}")
         command = [go, *verb, "-trimpath", "-ldflags=-s -w", "-o", str(partial), "."]
-        done = subprocess.run(command, cwd=sources, env=_environment(), capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=sources, env=_environment(name), capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
         raise OracleError(f"{go} cannot build the {name} oracle (GOPROXY must be reachable): {'; '.join(lines[-3:])}")

@@ -34,8 +34,9 @@ class DeviceNode:
 class Device:
     """One piece of hardware as its vendor's library and sysfs show it.
 
-    `numa_node` is None where the kernel says -1. `lost` means that the device no longer answers (fallen off the bus):
-    the machine still lists it, so that the difference between "gone" and "never there" is visible.
+    `numa_node` is None where the kernel says -1, `numa_neighbours` are those of its socket that are as near as any.
+    `lost` means that the device no longer answers (fallen off the bus): the machine still lists it, so that the
+    difference between "gone" and "never there" is visible.
     """
 
     uuid: str
@@ -44,6 +45,7 @@ class Device:
     pcie_root: str | None
     numa_node: int | None
     nodes: tuple[DeviceNode, ...]
+    numa_neighbours: tuple[int, ...] = ()
     lost: bool = False
 
 

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-_ROOT = re.compile(r"/sys/devices/(?:.*/)?(pci[0-9a-f]{4}:[0-9a-f]{2})/")
+_ROOT = re.compile(r"/sys/devices/(?:.*?/)??(pci[0-9a-f]{4}:[0-9a-f]{2})/")
 _ADDRESS = re.compile(r"^(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])$")
 
 
@@ -25,6 +25,7 @@ class PciFunction:
     vendor: str | None
     device: str | None
     driver: str | None
+    numa_neighbours: tuple[int, ...] = ()
 
 
 def read_function(root: Path, address: str) -> PciFunction:
@@ -32,14 +33,33 @@ def read_function(root: Path, address: str) -> PciFunction:
     link = root / "sys/bus/pci/devices" / address
     found = _ROOT.search(_target(root, link))
     driver = link / "driver"
+    node = _numa(_text(link / "numa_node"))
     return PciFunction(
         address=address,
         root=found.group(1) if found else None,
-        numa_node=_numa(_text(link / "numa_node")),
+        numa_node=node,
         vendor=_text(link / "vendor"),
         device=_text(link / "device"),
         driver=driver.readlink().name if driver.is_symlink() else None,
+        numa_neighbours=numa_neighbours(root, node) if node is not None else (),
     )
+
+
+def numa_neighbours(root: Path, node: int) -> tuple[int, ...]:
+    """The NUMA nodes that no other is nearer to `node` than, of the same socket where the kernel tells sockets.
+
+    So Kubernetes defines the list form of `resource.kubernetes.io/numaNode`: where a firmware cuts a socket in several
+    nodes, its devices and CPUs still meet.
+    """
+    folder = root / "sys/devices/system/node"
+    distances = [int(word) for word in (_text(folder / f"node{node}/distance") or "").split() if word.isdecimal()]
+    others = {number: distance for number, distance in enumerate(distances) if number != node}
+    if node >= len(distances) or not others:
+        return ()
+    nearest = min(others.values())
+    own = _socket(root, node)
+    sockets = {number: _socket(root, number) for number, distance in others.items() if distance == nearest}
+    return tuple(number for number, socket in sockets.items() if own is None or socket in (None, own))
 
 
 def sysfs_address(text: str) -> str | None:
@@ -77,6 +97,13 @@ def _text(path: Path) -> str | None:
         return path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
         return None
+
+
+def _socket(root: Path, node: int) -> str | None:
+    """The socket of a NUMA node, by its first CPU; None for one without CPUs."""
+    first = re.match(r"\d+", _text(root / f"sys/devices/system/node/node{node}/cpulist") or "")
+    topology = root / f"sys/devices/system/cpu/cpu{first[0]}/topology/physical_package_id" if first else None
+    return _text(topology) if topology else None
 
 
 def _numa(text: str | None) -> int | None:

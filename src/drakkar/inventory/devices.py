@@ -7,9 +7,12 @@ Counters are KEP-4815 (partitionable devices), request policies KEP-5075 (consum
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
+
+from drakkar.kube.quantity import Quantity
 
 Attribute = dict[str, Any]
 
@@ -67,12 +70,12 @@ class PublishedDevice:
     allow_multiple_allocations: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The device as the API has it: sorted, without empty fields."""
+        """The device as the API stores it: sorted, without empty fields, quantities in canonical form."""
         device: dict[str, Any] = {"name": self.name}
         if self.attributes:
             device["attributes"] = dict(sorted(self.attributes.items()))
         if self.capacity:
-            device["capacity"] = dict(sorted(self.capacity.items()))
+            device["capacity"] = {name: _stored(value) for name, value in sorted(self.capacity.items())}
         if self.consumes:
             device["consumesCounters"] = [consumption.to_json() for consumption in self.consumes]
         if self.taints:
@@ -129,4 +132,18 @@ def semantic_version(text: str) -> str:
 
 
 def _counters(counters: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    return {name: {"value": value} for name, value in sorted(counters.items())}
+    return {name: {"value": _canonical(value)} for name, value in sorted(counters.items())}
+
+
+def _stored(capacity: Any) -> Any:
+    """A capacity as an API server gives it back: it writes `1000` as `1k` and `1024Mi` as `1Gi`."""
+    if isinstance(capacity, Mapping):
+        return {name: _stored(value) for name, value in capacity.items()}
+    if isinstance(capacity, Sequence) and not isinstance(capacity, str):
+        return [_stored(value) for value in capacity]
+    return _canonical(str(capacity))
+
+
+@lru_cache(maxsize=4096)
+def _canonical(quantity: str) -> str:
+    return Quantity.parse(quantity).canonical()

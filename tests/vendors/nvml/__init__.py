@@ -108,9 +108,7 @@ def _mig(gpu: Gpu) -> list[str]:
     lines = []
     taken: set[int] = set()
     for profile in board.profiles:
-        index = _PROFILES[profile.name.partition(".")[0] + _suffix(profile.name)]
-        index = 9 if index in taken else index  # the second one-slice profile, with twice the memory
-        taken.add(index)
+        index = profile_index(profile.name, taken)
         one, starts = profile.engines, ",".join(map(str, profile.starts))
         words = (
             "profile", gpu.index, index, profile.id, profile.computeSlices, profile.max, profile.multiprocessors,
@@ -126,6 +124,14 @@ def _mig(gpu: Gpu) -> list[str]:
             f"\t{made.profile.size}\t{made.uuid}"
         )
     return lines
+
+
+def profile_index(name: str, taken: set[int]) -> int:
+    """NVML's index of a profile, none of those `taken`, to which it is added."""
+    index = _PROFILES[name.partition(".")[0] + _suffix(name)]
+    index = 9 if index in taken else index  # the second one-slice profile, with twice the memory
+    taken.add(index)
+    return index
 
 
 def _suffix(name: str) -> str:

@@ -22,7 +22,7 @@ typedef struct { unsigned index, id, slices, count, mp, copy, dec, enc, jpeg, of
                  char name[96]; unsigned size, starts[STARTS], placed; } Profile;
 typedef struct { int used, gpu; unsigned gi, ci, profile, start, size, slices; char uuid[96]; } Instance;
 typedef struct { char uuid[96], name[96], serial[32], vbios[32], bus[32], cluster[40]; unsigned minor, module, device,
-                 subsystem, brand, arch, major, minor_cc, clique; int addressing, mig, lost, persistent, recovery, remap_pending, remap_failed; unsigned long long memory, ecc, clocks;
+                 subsystem, brand, arch, major, minor_cc, clique; int addressing, mig, lost, persistent, virtual, recovery, remap_pending, remap_failed; unsigned long long memory, ecc, clocks;
                  Profile profiles[PROFILES]; int profile_count; Instance instances[INSTANCES];
                  unsigned ids[16][16]; } Gpu;
 typedef struct { char function[64]; int code, milliseconds; } Rule;
@@ -78,6 +78,7 @@ static void one_line(char *line) {
             if (g->instances[i].used && g->instances[i].gi == (unsigned)atoi(w[2])) g->instances[i].used = 0;
     } else if (!strcmp(w[0], "mode")) gpus[atoi(w[1])].mig = atoi(w[2]);
     else if (!strcmp(w[0], "persistent")) gpus[atoi(w[1])].persistent = atoi(w[2]);
+    else if (!strcmp(w[0], "virtual")) gpus[atoi(w[1])].virtual = atoi(w[2]);
     else if (!strcmp(w[0], "lost")) gpus[atoi(w[1])].lost = atoi(w[2]);
     else if (!strcmp(w[0], "remap")) {
         gpus[atoi(w[1])].remap_pending = atoi(w[2]); gpus[atoi(w[1])].remap_failed = atoi(w[3]);
@@ -143,6 +144,7 @@ int nvmlInit_v2(void) {
     ready = 1;
     return OK;
 }
+int nvmlInitWithFlags(unsigned flags) { (void)flags; return nvmlInit_v2(); }
 int nvmlShutdown(void) { ready = 0; return OK; }
 int nvmlSystemGetDriverVersion(char *v, unsigned n) { BEFORE return text(v, n, driver); }
 int nvmlSystemGetCudaDriverVersion_v2(int *v) { BEFORE *v = cuda; return OK; }
@@ -233,6 +235,7 @@ int nvmlDeviceSetMigMode(void *h, unsigned mode, int *status) {
     happened(line);
     return OK;
 }
+int nvmlDeviceGetVirtualizationMode(void *h, unsigned *mode) { BEFORE ALIVE(h) *mode = g->virtual; return OK; }
 int nvmlDeviceGetPersistenceMode(void *h, unsigned *mode) { BEFORE ALIVE(h) *mode = g->persistent; return OK; }
 int nvmlDeviceSetPersistenceMode(void *h, unsigned mode) {
     BEFORE ALIVE(h)

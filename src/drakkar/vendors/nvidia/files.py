@@ -166,6 +166,7 @@ def sysfs(gpus: Sequence[Gpu], server: ServerModel) -> tuple[dict[str, str], dic
         root = str(nic["pcieRoot"])
         kind = "0x020700" if nic["linkLayer"] == "InfiniBand" else "0x020000"
         functions.append((str(nic["busId"]), root, numa, f"0x{vendor}", f"0x{device}", kind, "mlx5_core"))
+        files[f"/sys/devices/{root}/{root.removeprefix('pci')}:01.0/{nic['busId']}/resource"] = _NO_REGISTERS
     for address, root, numa_node, vendor, device, kind, driver in functions:
         bus = root.removeprefix("pci")
         folder = f"/sys/devices/{root}/{bus}:01.0/{address}"
@@ -185,6 +186,9 @@ def sysfs(gpus: Sequence[Gpu], server: ServerModel) -> tuple[dict[str, str], dic
         ids = "".join(f"{key}{int(value, 16):08X}" for key, value in _ids(gpu))
         files[f"{folder}/modalias"] = f"pci:{ids}bc03sc02i00\n"
     return files, links
+
+
+_NO_REGISTERS = f"{0:#018x} {0:#018x} {0:#018x}\n" * 6
 
 
 def _ids(gpu: Gpu) -> tuple[tuple[str, str], ...]:

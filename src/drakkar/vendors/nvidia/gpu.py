@@ -50,10 +50,11 @@ class MigInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu(Device):
-    """One GPU. `index` is NVML's (bus order), `minor` the number of /dev/nvidia<minor>; `xids` what it logged,
-    `time_slice` its compute policy (0 default, 1 short, 2 medium, 3 long), `exclusive` its compute mode,
-    `conditions` what else it says of its health. `mig_parts` are MIG devices of a compute instance smaller than its GPU
-    instance: containers can have them, but no name of gpu.nvidia.com says which they are.
+    """One GPU. `index` is NVML's (bus order), `minor` the number of /dev/nvidia<minor>; `memory` its bytes as the
+    driver counts them (0: see the product); `vgpu_guest`: it is a virtual machine's share of one, cut from outside;
+    `xids` what it logged, `time_slice` its compute policy (0 default, 1 short, 2 medium, 3 long), `exclusive` its
+    compute mode, `conditions` what else it says of its health. `mig_parts` are MIG devices of a compute instance
+    smaller than its GPU instance: containers can have them, but no name of gpu.nvidia.com says which they are.
     """
 
     index: int
@@ -64,6 +65,8 @@ class Gpu(Device):
     serial: str
     vbios: str
     module_id: int
+    memory: int = 0
+    vgpu_guest: bool = False
     addressing_mode: str | None = None
     cluster_uuid: str | None = None
     clique_id: int | None = None

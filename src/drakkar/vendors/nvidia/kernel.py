@@ -91,7 +91,10 @@ def _identity(told: str, address: str) -> str:
 
 
 def pci_gpus(root: Path) -> list[str] | None:
-    """Addresses of NVIDIA's display functions on the PCI bus; None where sysfs cannot be read."""
+    """Addresses of NVIDIA's display functions on the PCI bus, but no virtual ones (SR-IOV): they belong to their GPU.
+
+    None where sysfs cannot be read.
+    """
     bus = root / "sys/bus/pci/devices"
     if not bus.is_dir():
         return None
@@ -100,6 +103,7 @@ def pci_gpus(root: Path) -> list[str] | None:
         for address in addresses(bus)
         if read(bus / address / "vendor").strip() == VENDOR
         and read(bus / address / "class").strip()[:6] in _DISPLAY_CLASSES
+        and not (bus / address / "physfn").is_symlink()
     ]
 
 

@@ -20,6 +20,8 @@ from drakkar.vendors.nvidia.nvml import Library, NvmlDevice, codes, health
 from drakkar.vendors.nvidia.nvml import mig as nvml_mig
 
 _CAPABILITY_MODE = 0o444
+#: Boards of DGX Stations that only drive a monitor; NVIDIA's own library (go-nvlib) passes them over, too.
+_DISPLAYS = ("DGX Display", "NVIDIA DGX Display")
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,8 @@ def kernel_gpus(around: Surroundings, driver_version: str) -> tuple[Gpu, ...]:
 
 
 def _whole(library: Library, device: NvmlDevice, uuid: str, around: Surroundings) -> Gpu | None:
+    if device.name() in _DISPLAYS:
+        return None
     pci, minor = device.pci(), device.minor()
     if pci is None or minor is None:
         told = next((gpu for gpu in kernel.kernel_gpus(around.system_root) if gpu.uuid == uuid), None)
@@ -109,6 +113,7 @@ def _whole(library: Library, device: NvmlDevice, uuid: str, around: Surroundings
         bus_id=address,
         pcie_root=function.root,
         numa_node=function.numa_node,
+        numa_neighbours=function.numa_neighbours,
         nodes=(around.gpu_node(minor),),
         index=device.index,
         minor=minor,
@@ -118,6 +123,8 @@ def _whole(library: Library, device: NvmlDevice, uuid: str, around: Surroundings
         serial=device.serial() or "",
         vbios=device.vbios() or "",
         module_id=device.module_id() or 0,
+        memory=device.memory() or 0,
+        vgpu_guest=device.is_vgpu_guest(),
         addressing_mode=device.addressing_mode(),
         cluster_uuid=fabric[0] if fabric else None,
         clique_id=fabric[1] if fabric else None,
@@ -196,6 +203,7 @@ def _kernel_gpu(index: int, gpu: kernel.KernelGpu, around: Surroundings, driver_
         bus_id=gpu.address,
         pcie_root=function.root,
         numa_node=function.numa_node,
+        numa_neighbours=function.numa_neighbours,
         nodes=(around.gpu_node(gpu.minor),),
         index=index,
         minor=gpu.minor,

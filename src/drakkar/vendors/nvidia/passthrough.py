@@ -26,14 +26,19 @@ from drakkar.inventory.slices import Pool
 from drakkar.vendors.nvidia import kernel
 from drakkar.vendors.nvidia.gpu import Gpu
 from drakkar.vendors.nvidia.models import data_file
-from drakkar.vendors.nvidia.published import DRIVER, gpu_device_name
+from drakkar.vendors.nvidia.published import DRIVER, gpu_device_name, numa_attribute
 
 NVIDIA_DRIVER = "nvidia"
 _VFIO_MODULE = "vfio_pci"
 _NAME = re.compile(r"^gpu-vfio-(\d+)$")
 _OF_DRIVER = re.compile(r"^gpu-(\d+)(?:-mig-.+)?$")
 #: Where distributions keep the PCI ID database.
-_ID_FILES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
+_ID_FILES = (
+    "/usr/share/misc/pci.ids",
+    "/usr/local/share/pci.ids",
+    "/usr/share/hwdata/pci.ids",
+    "/usr/share/pci.ids",
+)
 _UNKNOWN_PRODUCT = "UNKNOWN_DEVICE"
 _REGISTERS, _MEMORY_TYPE, _64_BIT = 6, 0x6, 0x4
 
@@ -199,9 +204,7 @@ def _device(
     }
     if function.pcie_root is not None:
         attributes["resource.kubernetes.io/pcieRoot"] = api.string(function.pcie_root)
-    if function.numa_node is not None:
-        node = function.numa_node
-        attributes["resource.kubernetes.io/numaNode"] = {"ints": [node]} if lists else api.integer(node)
+    attributes |= numa_attribute(function, lists=lists)
     memory = {"addressableMemory": api.capacity(api.binary_quantity(function.addressable))}
     return PublishedDevice(function.name, attributes, memory, consumes, taints)
 
@@ -219,6 +222,7 @@ def _function(bus: PciBus, index: int, address: str, iommufd: bool) -> GpuFuncti
         bus_id=address,
         pcie_root=seen.root,
         numa_node=seen.numa_node,
+        numa_neighbours=seen.numa_neighbours,
         nodes=(),
         index=index,
         vendor_id=seen.vendor or "",

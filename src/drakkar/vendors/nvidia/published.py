@@ -12,15 +12,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from drakkar.hardware.machine import Device
 from drakkar.inventory import devices as api
 from drakkar.inventory.devices import Attribute, Consumption, CounterSet, PublishedDevice, Taint
 from drakkar.inventory.slices import MAX_VALUES, Pool
+from drakkar.kube.quantity import Quantity
 from drakkar.vendors.nvidia import gpu_health, mig
 from drakkar.vendors.nvidia.gpu import Gpu, MigInstance
 from drakkar.vendors.nvidia.xids import xid
 
 DRIVER = "gpu.nvidia.com"
 ENFORCEMENT_ATTRIBUTE = "drakkar.dev/memoryEnforcement"
+
+#: How many values a device may get besides that: the number of shares, and what enforces those of memory.
+_VALUES_OF_SHARES = 2
 
 #: Consumable shares: off, by memory, without a limit, or a number of shares per device.
 Shares = Literal["", "memory", "unlimited"] | int
@@ -64,7 +69,7 @@ def published_pool(
     groups: list[tuple[PublishedDevice, ...]] = []
     counter_sets: list[CounterSet] = []
     for gpu in gpus:
-        if options.dynamic_mig and gpu.mig_board is not None:
+        if options.dynamic_mig and gpu.mig_board is not None and not gpu.vgpu_guest:
             counters, group = _dynamic(gpu, options)
             counter_sets += counters
         elif gpu.mig_enabled:
@@ -91,8 +96,8 @@ def mig_device_name(gpu: Gpu, instance: MigInstance) -> str:
 
 def _gpu_device(gpu: Gpu, options: PublishOptions) -> PublishedDevice:
     attributes = {"type": api.string("gpu"), "uuid": api.string(gpu.uuid)} | _common(gpu, options)
-    size = gpu.product.memoryMiB  # 0: neither a driver nor a table tells
-    memory = {"memory": api.capacity(api.binary_quantity(size << 20))} if size else {}
+    size = gpu.memory or gpu.product.memoryMiB << 20  # 0: neither a driver nor a table tells
+    memory = {"memory": api.capacity(api.binary_quantity(size))} if size else {}
     return _shared(PublishedDevice(gpu_device_name(gpu), attributes, memory, taints=_taints(gpu, options)), options)
 
 
@@ -104,7 +109,9 @@ def _mig_device(gpu: Gpu, instance: MigInstance, options: PublishOptions) -> Pub
         "profile": api.string(instance.profile.name),
     } | _common(gpu, options)
     capacity = _capacities(instance.profile.figures())
-    capacity |= {f"memorySlice{number}": api.capacity("1") for number in instance.slices}
+    slices = {f"memorySlice{number}": api.capacity("1") for number in instance.slices}
+    if len(attributes) + len(capacity) + len(slices) + _VALUES_OF_SHARES <= MAX_VALUES:  # twelve slices do not fit
+        capacity |= slices
     device = PublishedDevice(mig_device_name(gpu, instance), attributes, capacity, taints=_taints(gpu, options))
     return _shared(device, options)
 
@@ -139,7 +146,8 @@ def _dynamic(gpu: Gpu, options: PublishOptions) -> tuple[list[CounterSet], tuple
             part = Consumption(name, _counters(profile.figures()) | slices)
             device_name = mig.device_name(gpu.minor, profile.name, profile.id, start)
             devices.append(PublishedDevice(device_name, attributes, _capacities(profile.figures()), (part,), taints))
-    return [CounterSet(name, counters)], tuple(sorted(devices, key=lambda device: device.name))
+    shared = (_shared(device, options) for device in devices)
+    return [CounterSet(name, counters)], tuple(sorted(shared, key=lambda device: device.name))
 
 
 def _common(gpu: Gpu, options: PublishOptions) -> dict[str, Attribute]:
@@ -147,19 +155,34 @@ def _common(gpu: Gpu, options: PublishOptions) -> dict[str, Attribute]:
         "productName": api.string(gpu.model),
         "brand": api.string(gpu.product.brand),
         "architecture": api.string(gpu.product.architecture),
-        "cudaComputeCapability": api.version(api.semantic_version(gpu.product.computeCapability)),
-        "driverVersion": api.version(api.semantic_version(gpu.driver_version)),
-        "cudaDriverVersion": api.version(api.semantic_version(gpu.cuda_version)),
         "resource.kubernetes.io/pciBusID": api.string(gpu.bus_id),
     }
+    attributes |= _version("cudaComputeCapability", gpu.product.computeCapability)
+    attributes |= _version("driverVersion", gpu.driver_version)
+    attributes |= _version("cudaDriverVersion", gpu.cuda_version)
     if gpu.addressing_mode is not None:
         attributes["addressingMode"] = api.string(gpu.addressing_mode)
     if gpu.pcie_root is not None:
         attributes["resource.kubernetes.io/pcieRoot"] = api.string(gpu.pcie_root)
-    if gpu.numa_node is not None:
-        numa = {"ints": [gpu.numa_node]} if options.list_attributes else api.integer(gpu.numa_node)
-        attributes["resource.kubernetes.io/numaNode"] = numa
-    return attributes
+    return attributes | numa_attribute(gpu, lists=options.list_attributes)
+
+
+def _version(name: str, text: str) -> dict[str, Attribute]:
+    """The attribute; none where the library told no version, or one that is not made of numbers."""
+    try:
+        return {name: api.version(api.semantic_version(text))}
+    except ValueError:
+        return {}
+
+
+def numa_attribute(device: Device, *, lists: bool) -> dict[str, Attribute]:
+    """The standard attribute `numaNode`: the node alone, or as a list the node and then those of its socket that are
+    as near as any (gate DRAListTypeAttributes). None for a device that belongs to no node.
+    """
+    if device.numa_node is None:
+        return {}
+    value = {"ints": [device.numa_node, *device.numa_neighbours]} if lists else api.integer(device.numa_node)
+    return {"resource.kubernetes.io/numaNode": value}
 
 
 def _with_extras(device: PublishedDevice, gpu: Gpu) -> PublishedDevice:
@@ -208,13 +231,13 @@ def _quantity(name: str, amount: int) -> str:
 
 
 def _shared(device: PublishedDevice, options: PublishOptions) -> PublishedDevice:
-    """The device under the ConsumableShares gate: its memory can be requested in parts of one MiB."""
+    """The device under the ConsumableShares gate: its memory can be requested in parts of one MiB, whole MiB in all."""
     if options.shares == "":
         return device
     capacity = dict(device.capacity)
     memory = capacity.get("memory")
     if memory is not None:
-        total = str(memory["value"])
+        total = api.binary_quantity(Quantity.parse(str(memory["value"])).value() >> 20 << 20)
         by_memory = options.shares == "memory"
         valid = {"min": "1Mi" if by_memory else "0", "max": total, "step": "1Mi"}
         capacity["memory"] = api.capacity(total, {"default": total if by_memory else "0", "validRange": valid})

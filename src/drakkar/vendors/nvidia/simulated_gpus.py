@@ -58,6 +58,7 @@ def _gpu(machine: MachineState, index: int, server: ServerModel, product: GpuMod
         serial=f"165{own.int % 10**10:010d}",
         vbios=_VBIOS[product.architecture],
         module_id=slot.moduleId,
+        memory=product.memoryMiB << 20,
         addressing_mode=product.addressingMode,
         cluster_uuid=str(identity(machine, "rack")) if cluster == "rack" else cluster,
         clique_id=fabric.cliqueId if fabric else None,

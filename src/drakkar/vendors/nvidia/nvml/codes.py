@@ -76,6 +76,9 @@ ARCHITECTURES: Final[Mapping[int, str]] = {
 
 ADDRESSING_MODES: Final[Mapping[int, str]] = {0: "None", 1: "HMM", 2: "ATS"}
 
+#: NVML_GPU_VIRTUALIZATION_MODE_VGPU: this is the guest of a virtual GPU.
+VIRTUALIZATION_VGPU: Final = 2
+
 #: Bits of nvmlEventType.
 EVENT_XID: Final = 0x8
 EVENT_GPU_UNAVAILABLE: Final = 0x4000

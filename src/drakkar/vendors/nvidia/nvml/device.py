@@ -159,6 +159,10 @@ class NvmlDevice:
         code = self._library.code("nvmlDeviceGetMigMode", self.handle, ctypes.byref(current), ctypes.byref(pending))
         return current.value == codes.MIG_ENABLED if code == codes.SUCCESS else None
 
+    def is_vgpu_guest(self) -> bool:
+        """Whether it is the share of a GPU that a virtual machine has, cut by its host."""
+        return self._library.number(("nvmlDeviceGetVirtualizationMode",), self.handle) == codes.VIRTUALIZATION_VGPU
+
     def recovery_action(self) -> int | None:
         """What it needs to be well again: 0 nothing, else a reset or a reboot; None where it cannot say."""
         asked = structs.FieldValue(fieldId=codes.FIELD_RECOVERY_ACTION)

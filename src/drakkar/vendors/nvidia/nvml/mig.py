@@ -180,8 +180,9 @@ def _profile(device: NvmlDevice, index: int, memory: int) -> MigProfile | None:
     starts, size = _placements(device, info.id)
     if not starts:
         return None
+    composed = not name or (index in _NAMES and memory > 0)
     return MigProfile(
-        name=name or _composed_name(index, info, memory),
+        name=_composed_name(index, info, memory) if composed else name,
         id=info.id,
         computeSlices=info.sliceCount,
         size=size,
@@ -201,11 +202,13 @@ def _profile(device: NvmlDevice, index: int, memory: int) -> MigProfile | None:
 
 
 def _composed_name(index: int, info: Any, memory: int) -> str:
-    """The name of a profile that the library does not tell: slices, and memory in eighths of the GPU's, rounded up."""
+    """The name of a profile as go-nvlib, and with it all of NVIDIA's programs for Kubernetes, makes it: slices, and
+    memory in eighths of the GPU's, rounded up.
+    """
     slices, suffix = _NAMES.get(index, (info.sliceCount, ""))
     gigabytes = -(-memory // _GIB)
     part = math.ceil((info.memorySizeMB << 20) / memory * 8) / 8 if memory else 0.0
-    return f"{slices}g.{round(part * gigabytes)}gb{suffix}"
+    return f"{slices}g.{math.floor(part * gigabytes + 0.5)}gb{suffix}"  # halves go up, as in go-nvlib
 
 
 def _placements(device: NvmlDevice, profile: int) -> tuple[list[int], int]:
