@@ -16,7 +16,7 @@ from drakkar.cluster.machinery.strictness import DecodeError
 @pytest.mark.parametrize(
     ("schema", "told"),
     [
-        ([], "array into Go struct field JSONSchemaProps.s of type v1.JSONSchemaProps"),
+        ([], "array into Go struct field CustomResourceValidation.s of type v1.JSONSchemaProps"),
         ({"properties": []}, "array into Go struct field JSONSchemaProps.s.properties of type map[string]"),
         ({"properties": {"a": 1}}, "number into Go struct field JSONSchemaProps.s.properties of type v1.JSON"),
         ({"type": ["string"]}, "array into Go struct field JSONSchemaProps.s.type of type string"),

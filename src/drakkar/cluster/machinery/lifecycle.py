@@ -299,11 +299,32 @@ def _create_service_account(account: Json) -> Json:
     return {**account, "secrets": [{"name": secret["name"]} if "name" in secret else {} for secret in secrets]}
 
 
+def _create_definition(definition: Json) -> Json:
+    return _with_stored_versions(definition, [])
+
+
+def _update_definition(new: Json, old: Json) -> Json:
+    generation = _meta(old).get("generation") or 0
+    new = _with_generation(_with(new, status=old.get("status")), generation + (new.get("spec") != old.get("spec")))
+    return _with_stored_versions(new, (old.get("status") or {}).get("storedVersions") or [])
+
+
+def _with_stored_versions(definition: Json, before: list[str]) -> Json:
+    """The version that is stored now joins those that objects may be stored in."""
+    versions = (definition.get("spec") or {}).get("versions") or ()
+    now = [one.get("name") or "" for one in versions if one.get("storage")][:1]
+    stored = before + [name for name in now if name not in before]
+    if not stored:
+        return definition
+    return {**definition, "status": {**(definition.get("status") or {}), "storedVersions": stored}}
+
+
 _CREATE: Final[dict[tuple[str, str], Callable[[Json], Json]]] = {
     ("", "Pod"): _create_pod,
     ("", "Namespace"): _create_namespace,
     ("", "ServiceAccount"): _create_service_account,
     ("", "PersistentVolumeClaim"): lambda claim: {**claim, "status": {"phase": "Pending"}},
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): _create_definition,
     ("apps", "DaemonSet"): _create_daemon_set,
     ("batch", "Job"): _create_job,
 }
@@ -315,6 +336,7 @@ _UPDATE: Final[dict[tuple[str, str, str], Callable[[Json, Json], Json]]] = {
     ("", "Namespace", ""): _update_namespace,
     ("", "Namespace", "finalize"): _finalize_namespace,
     ("", "Secret", ""): _update_secret,
+    ("apiextensions.k8s.io", "CustomResourceDefinition", ""): _update_definition,
     ("apps", "DaemonSet", ""): _update_daemon_set,
     ("apps", "Deployment", "status"): _update_deployment_status,
 }

@@ -1,7 +1,8 @@
 """From CustomResourceDefinition objects to rows of the registry, and back: names, conditions, cleaning up.
 
 kube-apiserver has four controllers for this; here they are one function that runs right after a definition was written.
-A definition that is deleted first takes all its objects along (its own finalizer holds it until they are gone).
+A definition that is deleted first takes all its objects along: its deletion puts a finalizer there that holds it until
+they are gone.
 """
 
 from __future__ import annotations
@@ -21,6 +22,27 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 COLLECTION: Final = "customresourcedefinitions.apiextensions.k8s.io"
 FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
+
+
+def condemned(definition: Json, now: str) -> Json:
+    """A definition whose objects are to go before it."""
+    metadata, status = definition["metadata"], definition.get("status") or {}
+    finalizers = metadata.get("finalizers") or []
+    if FINALIZER not in finalizers:
+        finalizers = [*finalizers, FINALIZER]
+    terminating = {
+        "type": "Terminating",
+        "status": "True",
+        "lastTransitionTime": now,
+        "reason": "InstanceDeletionPending",
+        "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+    }
+    conditions = [one for one in status.get("conditions") or () if one["type"] != "Terminating"]
+    return {
+        **definition,
+        "metadata": {**metadata, "deletionTimestamp": now, "finalizers": finalizers},
+        "status": {**status, "conditions": [*conditions, terminating]},
+    }
 
 
 class CustomResources:
@@ -72,15 +94,10 @@ class CustomResources:
             "acceptedNames": accepted if not problem else before.get("acceptedNames") or {"kind": "", "plural": ""},
             "storedVersions": [*kept, *storage],
         }
-        finalizers = definition["metadata"].get("finalizers") or []
         if not problem:
             self._serve(definition)
-        if status == before and FINALIZER in finalizers:
-            return
-        metadata = {**definition["metadata"]}
-        if FINALIZER not in finalizers:
-            metadata["finalizers"] = [*finalizers, FINALIZER]
-        self._server.store.update(COLLECTION, stored.key, {**definition, "metadata": metadata, "status": status})
+        if status != before:
+            self._server.store.update(COLLECTION, stored.key, {**definition, "status": status})
 
     def _conditions(self, before: list[Json], problem: str) -> list[Json]:
         wanted = (

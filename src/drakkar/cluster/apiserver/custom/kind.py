@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from drakkar.api import metadata
 from drakkar.api.fields import FieldError
-from drakkar.cluster.apiserver.custom import checks, structural
 from drakkar.cluster.machinery import jsontext, strictness
+from drakkar.cluster.machinery.custom import checks, structural
 from drakkar.cluster.machinery.kinds import Decoded, DecodeError, Kind, Rules
 from drakkar.cluster.machinery.schemas import Struct, struct_of
 from drakkar.cluster.machinery.shapes import Findings, ShapeError, shape

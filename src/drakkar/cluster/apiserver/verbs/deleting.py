@@ -13,6 +13,8 @@ from typing import Any, Final
 from drakkar.cluster.apiserver import answers, statuses
 from drakkar.cluster.apiserver.calls import Answer, Call
 from drakkar.cluster.apiserver.conversions import to_served
+from drakkar.cluster.apiserver.custom.definitions import COLLECTION as DEFINITIONS
+from drakkar.cluster.apiserver.custom.definitions import condemned
 from drakkar.cluster.apiserver.options import DeleteOptions, delete_options
 from drakkar.cluster.apiserver.resources import ApiResource
 from drakkar.cluster.apiserver.verbs.reading import selection
@@ -94,6 +96,8 @@ async def delete_object(call: Call, existing: StoredObject, options: DeleteOptio
     if row.kind == "Namespace" and not row.group:
         return await _delete_namespace(call, existing, metadata)
     dying = "deletionTimestamp" in metadata
+    if row.collection == DEFINITIONS and not dying:
+        return await _keep(call, existing, condemned(old, call.timestamp)), False
     if grace:
         shorter = not dying or grace < int(metadata.get("deletionGracePeriodSeconds") or 0)
         if not shorter and metadata == old["metadata"]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required, too_many
 from drakkar.cel import CelError, Program
 from drakkar.cluster.machinery.custom.declarations import REQUEST_BYTES, Declaration, Schema, declared, escaped
+from drakkar.cluster.machinery.custom.internal_schema import internal_rule
 from drakkar.cluster.machinery.custom.rules import Rule, compile_rules
 
 __all__ = ["check_schema_rules", "check_selectable_fields", "field_path_exists"]
@@ -109,9 +110,9 @@ class _Walk:
         if isinstance(rule.program, Program):
             self._price(min(_MOST, rule.program.estimated_cost * times), f"{path}.rule", "estimated rule cost")
         elif isinstance(rule.program, CelError):
-            self.found.append(invalid(f"{path}.rule", dict(rule.spec), str(rule.program)))
+            self.found.append(invalid(f"{path}.rule", internal_rule(rule.spec), str(rule.program)))
         if isinstance(rule.message, CelError):
-            self.found.append(invalid(f"{path}.messageExpression", dict(rule.spec), str(rule.message)))
+            self.found.append(invalid(f"{path}.messageExpression", internal_rule(rule.spec), str(rule.message)))
         elif rule.message is not None:
             self._price(rule.message.estimated_cost, f"{path}.messageExpression", "estimated messageExpression cost")
         if rule.uses_old and loose:

@@ -40,7 +40,8 @@ def check_written(schema: Any, path: str) -> None:
     todo = [(schema, path)]
     while todo:
         one, at = todo.pop()
-        _expect(one, dict, at, "v1.JSONSchemaProps")
+        owner = "CustomResourceValidation" if at == path and one is schema else "JSONSchemaProps"
+        _expect(one, dict, at, "v1.JSONSchemaProps", owner)
         for key, (kinds, name) in _PLAIN.items():
             if key in one:
                 _expect(one[key], kinds, f"{at}.{key}", name)
@@ -81,18 +82,18 @@ def _inside(one: dict[str, Any], at: str) -> Iterator[tuple[Any, str]]:
         yield negated, f"{at}.not"
 
 
-def _expect(value: Any, kinds: type | tuple[type, ...], path: str, name: str) -> None:
+def _expect(value: Any, kinds: type | tuple[type, ...], path: str, name: str, owner: str = "JSONSchemaProps") -> None:
     if value is None:
         return
     fits = isinstance(value, kinds)
     if isinstance(value, bool) and kinds is not bool:
         fits = False
     if not fits:
-        raise DecodeError(_words(value, path, name))
+        raise DecodeError(_words(value, path, name, owner))
 
 
-def _words(value: Any, path: str, name: str) -> str:
+def _words(value: Any, path: str, name: str, owner: str = "JSONSchemaProps") -> str:
     kind = {dict: "object", list: "array", str: "string", bool: "bool"}.get(type(value), "number")
-    what = f"json: cannot unmarshal {kind} into Go struct field JSONSchemaProps.{path} of type {name}"
+    what = f"json: cannot unmarshal {kind} into Go struct field {owner}.{path} of type {name}"
     definition = "CustomResourceDefinition"
     return f'{definition} in version "v1" cannot be handled as a {definition}: {what}'

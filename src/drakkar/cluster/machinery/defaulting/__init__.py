@@ -19,6 +19,7 @@ _FAMILIES: Final = {
     "apps": "workloads",
     "batch": "workloads",
     "admissionregistration.k8s.io": "policies",
+    "apiextensions.k8s.io": "policies",
     "autoscaling": "policies",
     "discovery.k8s.io": "policies",
     "networking.k8s.io": "policies",

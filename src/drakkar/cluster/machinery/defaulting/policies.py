@@ -96,9 +96,23 @@ def _webhooks(obj: Json) -> Json:
     return each(obj, "webhooks", change)
 
 
+def _definition(obj: Json) -> Json:
+    def change(spec: Json) -> Json:
+        wanted = spec.get("names") or {}
+        kind = wanted.get("kind") or ""
+        if not wanted.get("singular") and kind:
+            wanted = {**wanted, "singular": kind.lower()}
+        if not wanted.get("listKind") and kind:
+            wanted = {**wanted, "listKind": f"{kind}List"}
+        return filled({**spec, "names": wanted}, {"conversion": {"strategy": "None"}})
+
+    return part(obj, "spec", change)
+
+
 DEFAULTS: Final[dict[str, Callable[[Json], Json]]] = {
     "CSIDriver": _csi_driver,
     "ClusterRoleBinding": _binding,
+    "CustomResourceDefinition": _definition,
     "EndpointSlice": _endpoint_slice,
     "HorizontalPodAutoscaler": _autoscaler,
     "IngressClass": _ingress_class,

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from drakkar.api import metadata
 from drakkar.api.fields import FieldError, forbidden, invalid, not_supported, required
-from drakkar.cluster.machinery.custom.written import check_written
-from drakkar.cluster.machinery.validation import values
+from drakkar.cluster.machinery.validation import definitions, values
 from drakkar.kube import names
 
 __all__ = ["CREATE", "UPDATE"]
@@ -148,75 +147,10 @@ def _runtime_class_update(new: Json, old: Json) -> Found:
     return metadata.check_immutable(new.get("handler"), old.get("handler"), "handler")
 
 
-def _definition(obj: Json) -> Found:
-    spec = obj.get("spec") or {}
-    wanted, group = spec.get("names") or {}, spec.get("group") or ""
-    name = (obj.get("metadata") or {}).get("name") or ""
-    found: Found = []
-    expected = f"{wanted.get('plural') or ''}.{group}"
-    if name != expected:
-        found.append(invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
-    if not group:
-        found.append(required("spec.group"))
-    else:
-        found += [invalid("spec.group", group, text) for text in names.dns_subdomain(group)]
-        if "." not in group:
-            found.append(invalid("spec.group", group, "should be a domain with at least one dot"))
-    if spec.get("scope") not in ("Cluster", "Namespaced"):
-        found.append(not_supported("spec.scope", spec.get("scope") or "", ("Cluster", "Namespaced")))
-    versions = spec.get("versions") or []
-    storage = [version for version in versions if version.get("storage")]
-    if len(storage) != 1:
-        found.append(invalid("spec.versions", versions, "must have exactly one version marked as storage version"))
-    for index, version in enumerate(versions):
-        if not (version.get("schema") or {}).get("openAPIV3Schema"):
-            place = f"spec.versions[{index}].schema.openAPIV3Schema"
-            found.append(required(place, "schemas are required"))
-    for key in ("plural", "kind"):
-        if not wanted.get(key):
-            found.append(required(f"spec.names.{key}"))
-    return found + _schemas(versions)
-
-
-def _schemas(versions: list[Json]) -> Found:
-    """The rules in the schemas; one that all versions share is told once, as the whole definition's."""
-    schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
-    for schema in schemas:
-        if schema is not None:
-            check_written(schema, "spec.versions.schema.openAPIV3Schema")
-    if all(schema == schemas[0] for schema in schemas):
-        places = [("spec.validation.openAPIV3Schema", schemas[0])] if schemas else []
-    else:
-        places = [(f"spec.versions[{index}].schema.openAPIV3Schema", one) for index, one in enumerate(schemas)]
-    found: Found = []
-    for place, schema in places:
-        if schema and "x-kubernetes-validations" in str(schema):
-            from drakkar.cluster.machinery.custom.schema_rules import check_schema_rules
-
-            found += check_schema_rules(schema, place)
-    return found + _selectable(versions)
-
-
-def _selectable(versions: list[Json]) -> Found:
-    listed = [version.get("selectableFields") or [] for version in versions]
-    if not any(listed):
-        return []
-    from drakkar.cluster.machinery.custom.schema_rules import check_selectable_fields
-
-    shared = all(fields == listed[0] for fields in listed)
-    found: Found = []
-    for index, (version, fields) in enumerate(zip(versions, listed, strict=True)):
-        if not shared or not index:
-            schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
-            path = "spec.selectableFields" if shared else f"spec.versions[{index}].selectableFields"
-            found += check_selectable_fields(fields, schema, path)
-    return found
-
-
 CREATE: Final[dict[str, Callable[[Json], Found]]] = {
     "ClusterRole": _role,
     "ClusterRoleBinding": _binding,
-    "CustomResourceDefinition": _definition,
+    "CustomResourceDefinition": definitions.check_definition,
     "Lease": _lease,
     "PodDisruptionBudget": _budget,
     "PriorityClass": _priority,
@@ -227,7 +161,7 @@ CREATE: Final[dict[str, Callable[[Json], Found]]] = {
 UPDATE: Final[dict[tuple[str, str], Callable[[Json, Json], Found]]] = {
     ("ClusterRole", ""): lambda new, _: _role(new),
     ("ClusterRoleBinding", ""): _binding_update,
-    ("CustomResourceDefinition", ""): lambda new, _: _definition(new),
+    ("CustomResourceDefinition", ""): definitions.check_definition_update,
     ("Lease", ""): lambda new, _: _lease(new),
     ("PodDisruptionBudget", ""): lambda new, _: _budget(new),
     ("PriorityClass", ""): _priority_update,

@@ -145,7 +145,7 @@ def _string(value: str, schema: Schema, path: str) -> Iterator[FieldError]:
     if len(value) < schema.get("minLength", 0):
         yield invalid(path, value, f"{path} in body should be at least {schema['minLength']} chars long")
     if "maxLength" in schema and len(value) > schema["maxLength"]:
-        yield FieldError("FieldValueTooLong", path, f"may not be more than {schema['maxLength']} bytes")
+        yield FieldError("FieldValueTooLong", path, _at_most(schema["maxLength"]))
     if "pattern" in schema and not _matches(schema["pattern"], value):
         yield invalid(path, value, f"{path} in body should match '{schema['pattern']}'")
 
@@ -176,6 +176,10 @@ def _number(value: float, schema: Schema, path: str) -> Iterator[FieldError]:
     step = schema.get("multipleOf")
     if step and abs(value / step - round(value / step)) > 1e-9:
         yield invalid(path, value, f"{path} in body should be a multiple of {step}")
+
+
+def _at_most(limit: int) -> str:
+    return f"may not be more than {limit} byte{'' if limit == 1 else 's'}"
 
 
 def _combined(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
