@@ -21,6 +21,7 @@ EVERYTHING = (
     *("--set", "tenancy.enabled=true", "--set", "networkPolicy.enabled=true", "--set", "driver.claimStatus=true"),
     *("--set", "metrics.serviceMonitor.enabled=true", "--set", "driver.dynamicMig=true"),
     *("--set", "driver.adopt=true", "--set", "driver.deviceMetadata=true", "--set", "driver.passthrough=true"),
+    *("--set", "driver.listAttributes=true"),
 )
 
 
@@ -64,6 +65,24 @@ def test_the_classes_are_those_of_the_driver(helm: str) -> None:
     assert {name: one["spec"] for name, one in classes.items()} == {
         one["metadata"]["name"]: one["spec"] for one in device_classes()
     }
+
+
+@pytest.mark.parametrize(
+    ("value", "argument"),
+    [
+        ("dynamicMig=true", "--dynamic-mig"),
+        ("listAttributes=true", "--list-attributes"),
+        ("shares=1000", "--shares=1000"),
+        ("deviceMetadata=true", "--device-metadata"),
+    ],
+)
+def test_what_is_asked_of_the_driver_is_an_argument_of_it(helm: str, value: str, argument: str) -> None:
+    def arguments(*options: str) -> list[str]:
+        daemon = of_kind(rendered(helm, *options), "DaemonSet")["gpu-drakkar"]
+        found: list[str] = daemon["spec"]["template"]["spec"]["containers"][0]["args"]
+        return found
+
+    assert argument not in arguments() and argument in arguments("--set", f"driver.{value}")
 
 
 def test_passing_through_sees_the_nodes_processes_and_nothing_else_does(helm: str) -> None:

@@ -4,13 +4,16 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from small_api import FakeApi
 
+from drakkar.cli.driver import command
 from drakkar.drivers.gpu import process
 from drakkar.drivers.gpu.classes import device_classes
 from drakkar.drivers.gpu.driver import GpuDriver
 from drakkar.errors import DrakkarError
 from drakkar.kube.client import Client
+from drakkar.vendors.nvidia.published import PublishOptions
 from drakkar.vendors.nvidia.simulated import build_machine
 
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
@@ -81,3 +84,21 @@ def test_classes_are_those_of_nvidias_chart() -> None:
             }
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], PublishOptions(extras=True)),
+        (["--list-attributes"], PublishOptions(extras=True, list_attributes=True)),
+        (["--dynamic-mig", "--shares=1000"], PublishOptions(extras=True, dynamic_mig=True, shares=1000)),
+        (["--passthrough", "--shares=memory"], PublishOptions(extras=True, passthrough=True, shares="memory")),
+    ],
+)
+def test_the_commands_options_are_what_is_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], expected: PublishOptions
+) -> None:
+    asked: list[PublishOptions] = []
+    monkeypatch.setattr(process, "run", lambda machine, *, options, **_: asked.append(options))
+    done = CliRunner().invoke(command, ["gpu", "--machine=l40s", f"--machine-dir={tmp_path}", *words])
+    assert (done.exit_code, asked) == (0, [expected])

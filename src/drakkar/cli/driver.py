@@ -57,6 +57,11 @@ def command() -> None:
     "--passthrough", is_flag=True, help="Offer whole GPUs to virtual machines, too: bind them to vfio-pci for claims."
 )
 @click.option(
+    "--list-attributes",
+    is_flag=True,
+    help="Publish NUMA nodes as lists, for clusters with the gate DRAListTypeAttributes.",
+)
+@click.option(
     "--device-metadata", is_flag=True, help="Give containers files that say what their devices are (KEP-5304)."
 )
 @click.option(
@@ -90,6 +95,7 @@ def gpu(
     shares: str,
     enforce_memory: Literal["auto", "cgroup", "mps", "none"],
     passthrough: bool,
+    list_attributes: bool,
     device_metadata: bool,
     claim_status: bool,
     adopt: bool,
@@ -131,6 +137,7 @@ def gpu(
             shares=_shares(shares),
             enforcement=enforce_memory,
             passthrough=passthrough,
+            list_attributes=list_attributes,
             extras=True,
         ),
         on_ready=lambda _: click.echo("ready: slices published, plugin serving", err=True),
