@@ -345,7 +345,9 @@ def _judgement(call: Call, value: Any) -> str:
     if accessors is not None:
         tests = []
         for accessor in accessors:
-            found = literal(_evaluated(f"{call}.{accessor}()"))
+            if not _compiles(f"[{call}].all(w, w.{accessor}() == w.{accessor}())"):
+                return ""  # of the call's static type there is no such accessor
+            found = literal(_evaluated(f"[{call}].map(w, w.{accessor}())[0]"))
             tests.append(f"w.{accessor}() == {found}" if found else f"w.{accessor}() == w.{accessor}()")
         if isinstance(value, Quantity):
             try:
