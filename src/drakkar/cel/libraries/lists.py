@@ -133,9 +133,13 @@ def _slice(values: Any, start: Any, end: Any) -> Any:
     return values[start:end]
 
 
-def _flatten(values: Any, depth: Any = 1) -> Any:
+def _flatten(values: Any, *depths: Any) -> Any:
+    depth = depths[0] if depths else 1
     if type(values) is not list or type(depth) is not int:
-        return Failure(f"no such overload: {type_name(values)}.flatten()")
+        from drakkar.cel.natives import printed
+
+        shown = printed(TypeValue(type_name(values)))
+        return Failure(f"no such overload: {shown}.flatten({'int' if depths else ''})")
     if depth < 0:
         return Failure("level must be non-negative")
     flat: list[Any] = []
