@@ -17,6 +17,7 @@ from drakkar.cel.values import (
     Duration,
     Failure,
     Panic,
+    TypeValue,
     UInt,
     equal,
     go_name,
