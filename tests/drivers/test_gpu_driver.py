@@ -271,6 +271,7 @@ def test_slices_follow_the_hardware(tmp_path: Path) -> None:
         assert list(devices) == [f"gpu-{number}" for number in range(8)]
         node.machine.log_xid(2, 31)
         node.machine.log_xid(3, 48)
+        node.machine.log_xid(3, 13)  # a program that crashes afterwards does not hide it
         node.machine.lose_gpu(4)
         devices = {device["name"]: device for device in await node.published()}
         assert taints(devices["gpu-0"]) == []
@@ -285,6 +286,20 @@ def test_slices_follow_the_hardware(tmp_path: Path) -> None:
         assert all(not taints(device) for device in await node.published())
 
     on(GpuNode(tmp_path), story)
+
+
+def test_ignored_xids_taint_without_effect_and_leave_a_gpu_healthy(tmp_path: Path) -> None:
+    async def story(node: GpuNode) -> None:
+        node.machine.log_xid(0, 48)
+        node.machine.log_xid(1, 48)
+        node.machine.log_xid(1, 63)
+        devices = {device["name"]: device for device in await node.published()}
+        told = {name: [(one["value"], one["effect"]) for one in devices[name]["taints"]] for name in ("gpu-0", "gpu-1")}
+        assert told == {"gpu-0": [("48", "None")], "gpu-1": [("63", "NoSchedule")]}
+        states = {one.device_name: one.health for one in await anext(aiter(node.driver.health()))}
+        assert (states["gpu-0"], states["gpu-1"]) == ("HEALTHY", "UNHEALTHY")
+
+    on(GpuNode(tmp_path, options=PublishOptions(ignored_xids=frozenset({48}))), story)
 
 
 def test_a_change_by_another_process_is_seen_within_two_seconds(tmp_path: Path) -> None:

@@ -91,6 +91,7 @@ def test_classes_are_those_of_nvidias_chart() -> None:
     [
         ([], PublishOptions(extras=True)),
         (["--list-attributes"], PublishOptions(extras=True, list_attributes=True)),
+        (["--ignore-xids=48, 63"], PublishOptions(extras=True, ignored_xids=frozenset({48, 63}))),
         (["--dynamic-mig", "--shares=1000"], PublishOptions(extras=True, dynamic_mig=True, shares=1000)),
         (["--passthrough", "--shares=memory"], PublishOptions(extras=True, passthrough=True, shares="memory")),
     ],

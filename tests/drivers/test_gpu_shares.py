@@ -277,6 +277,7 @@ def test_wrong_shares_are_told(
     [
         (["--enforce-memory=mps"], "--enforce-memory wants --shares"),
         (["--shares=memory", "--enforce-memory=always"], "is not one of 'auto', 'cgroup', 'mps', 'none'"),
+        (["--ignore-xids=48,all"], "'all' is not the number of an XID"),
         (["--shares=0"], "is not memory, unlimited or a positive number"),
     ],
 )

@@ -62,6 +62,13 @@ def command() -> None:
     help="Publish NUMA nodes as lists, for clusters with the gate DRAListTypeAttributes.",
 )
 @click.option(
+    "--ignore-xids",
+    default="",
+    envvar="ADDITIONAL_XIDS_TO_IGNORE",
+    metavar="N[,N…]",
+    help="XIDs that keep no work away from a GPU, beside those that are its program's fault.",
+)
+@click.option(
     "--device-metadata", is_flag=True, help="Give containers files that say what their devices are (KEP-5304)."
 )
 @click.option(
@@ -96,6 +103,7 @@ def gpu(
     enforce_memory: Literal["auto", "cgroup", "mps", "none"],
     passthrough: bool,
     list_attributes: bool,
+    ignore_xids: str,
     device_metadata: bool,
     claim_status: bool,
     adopt: bool,
@@ -138,10 +146,19 @@ def gpu(
             enforcement=enforce_memory,
             passthrough=passthrough,
             list_attributes=list_attributes,
+            ignored_xids=_xids(ignore_xids),
             extras=True,
         ),
         on_ready=lambda _: click.echo("ready: slices published, plugin serving", err=True),
     )
+
+
+def _xids(text: str) -> frozenset[int]:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    for word in words:
+        if not word.isdecimal():
+            raise click.BadParameter(f"{word!r} is not the number of an XID", param_hint="--ignore-xids")
+    return frozenset(map(int, words))
 
 
 def _shares(text: str) -> Shares:

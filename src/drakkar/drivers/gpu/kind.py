@@ -92,7 +92,10 @@ class GpuKind(DeviceKind):
 
     def gpus(self) -> Sequence[Gpu]:
         """The machine's GPUs as they are to be published."""
-        return self.steady(self.machine.devices())
+        gpus = self.machine.devices()
+        if self.options.ignored_xids:
+            gpus = [replace(gpu, ignored_xids=self.options.ignored_xids) for gpu in gpus]
+        return self.steady(gpus)
 
     def not_ready(self) -> str:
         """What keeps the machine from having devices."""

@@ -19,11 +19,22 @@ def trouble(gpu: Gpu) -> str:
     """
     if gpu.lost:
         return _fallen(gpu)
+    code = serious_xid(gpu)
+    if code is not None:
+        known = xid(code)
+        return f"XID {code}: {known.meaning if known else 'unknown'}"
+    return next((one.message for one in gpu.conditions if one.serious), "")
+
+
+def serious_xid(gpu: Gpu) -> int | None:
+    """The latest XID that is neither the program's fault nor ignored by the administrator. A program that crashes
+    later does not hide it.
+    """
     for code in reversed(gpu.xids):
         known = xid(code)
-        if known is None or not known.ignored:
-            return f"XID {code}: {known.meaning if known else 'unknown'}"
-    return next((one.message for one in gpu.conditions if one.serious), "")
+        if code not in gpu.ignored_xids and (known is None or not known.ignored):
+            return code
+    return None
 
 
 def faults(gpu: Gpu) -> list[Fault]:

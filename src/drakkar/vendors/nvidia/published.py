@@ -19,7 +19,6 @@ from drakkar.inventory.slices import MAX_VALUES, Pool
 from drakkar.kube.quantity import Quantity
 from drakkar.vendors.nvidia import gpu_health, mig
 from drakkar.vendors.nvidia.gpu import Gpu, MigInstance
-from drakkar.vendors.nvidia.xids import xid
 
 DRIVER = "gpu.nvidia.com"
 ENFORCEMENT_ATTRIBUTE = "drakkar.dev/memoryEnforcement"
@@ -44,6 +43,7 @@ class PublishOptions:
 
     `extras` adds attributes of our own under `drakkar.dev/` (health, NVLink clique, serial) that NVIDIA's lacks.
     `enforcement` says what holds containers to shares of memory; devices that can be shared by memory tell it.
+    `ignored_xids` taint without effect, beside those that are the program's fault.
     """
 
     dynamic_mig: bool = False
@@ -53,6 +53,7 @@ class PublishOptions:
     extras: bool = False
     enforcement: WantedEnforcement = "auto"
     passthrough: bool = False
+    ignored_xids: frozenset[int] = frozenset()
 
 
 def published_pool(
@@ -209,10 +210,9 @@ def _taints(gpu: Gpu, options: PublishOptions) -> tuple[Taint, ...]:
     if gpu.lost:
         taints.append(Taint(f"{DRIVER}/gpu-lost", "NoSchedule"))
     if gpu.xids:
-        latest = gpu.xids[-1]
-        known = xid(latest)
-        effect = "None" if known is not None and known.ignored else "NoSchedule"
-        taints.append(Taint(f"{DRIVER}/xid", effect, str(latest)))
+        serious = gpu_health.serious_xid(gpu)
+        code, effect = (gpu.xids[-1], "None") if serious is None else (serious, "NoSchedule")
+        taints.append(Taint(f"{DRIVER}/xid", effect, str(code)))
     taints += [Taint(f"drakkar.dev/{one.kind}", "NoSchedule") for one in gpu.conditions if one.serious]
     return tuple(taints)
 
