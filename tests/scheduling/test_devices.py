@@ -53,6 +53,28 @@ def test_requests_are_named_by_container_and_sorted_resource() -> None:
     ]
 
 
+def test_init_containers_use_what_containers_after_them_have() -> None:
+    def container(name: str, count: int, **more: str) -> dict[str, object]:
+        return {"name": name, "resources": {"limits": {"x/gpu": str(count)}}, **more}
+
+    spec = {
+        "initContainers": [container("i", 5), container("side", 1, restartPolicy="Always"), container("j", 4)],
+        "containers": [container("a", 1), container("b", 1)],
+    }
+    found = extended_requests(spec, {}, ClassNames([device_class("gpu", "x/gpu")]))
+    assert [(one["name"], one["exactly"]["count"]) for one in found.requests] == [
+        ("container-0-request-0", 2),  # beyond the sidecar's and those of a and b; j needs as many and shares them
+        ("container-1-request-0", 1),
+        ("container-3-request-0", 1),
+        ("container-4-request-0", 1),
+    ]
+    assert [(one["containerName"], one["requestName"][10]) for one in found.mappings] == [
+        *(("side", "1"), ("a", "3"), ("b", "4")),
+        *(("i", "1"), ("i", "3"), ("i", "4"), ("i", "0")),
+        *(("j", "3"), ("j", "4"), ("j", "0")),
+    ]
+
+
 def test_the_special_claim_belongs_to_its_pod() -> None:
     pod = {"metadata": {"name": "p", "namespace": "d", "uid": "u"}}
     claim = special_claim(pod, [])

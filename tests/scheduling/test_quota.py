@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from drakkar.scheduling.quota import applies, collection_of, total, usage
+from drakkar.scheduling.extended_resources import ClassNames
+from drakkar.scheduling.quota import applies, claim_usage, collection_of, counts_claims, paying_pod, total, usage
 
 CLAIMS = "resourceclaims.resource.k8s.io"
 
@@ -130,3 +131,37 @@ def test_scopes_by_priority_and_affinity() -> None:
 def test_sums_are_exact() -> None:
     one = usage("pods", pod(containers=[container(requests={"cpu": "100m"})]))
     assert str(total([one] * 3)["requests.cpu"]) == "300m"
+
+
+def test_claims_are_charged_as_extended_resources_less_what_their_pod_paid() -> None:
+    classes = ClassNames([{"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "x.com/gpu"}}])
+    implicit, explicit = "requests.deviceclass.resource.kubernetes.io/gpu", "requests.x.com/gpu"
+    asked = {"metadata": {"name": "c"}, **claim(exactly("gpu", count=3), exactly("nic"))}
+    found = {name: str(amount) for name, amount in claim_usage(asked, classes, None).items()}
+    assert (found[implicit], found[explicit]) == ("3", "3")
+    assert found["requests.deviceclass.resource.kubernetes.io/nic"] == "1"
+    pod = {"spec": {"containers": [container(requests={"x.com/gpu": "3"})]}}
+    less = {name: str(amount) for name, amount in claim_usage(asked, classes, pod).items()}
+    assert less.get(explicit) is None
+    assert less[implicit] == "3"
+    assert counts_claims(explicit, classes)
+    assert counts_claims(implicit, classes)
+    assert not counts_claims("requests.cpu", classes)
+
+
+def test_only_the_claim_that_a_pod_names_is_paid_by_it() -> None:
+    pod: dict[str, Any] = {"metadata": {"name": "p", "uid": "u"}, "spec": {}}
+
+    def special(name: str, created: str) -> dict[str, Any]:
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}
+        marks = {"resource.kubernetes.io/extended-resource-claim": "true"}
+        metadata = {"name": name, "annotations": marks, "ownerReferences": [owner], "creationTimestamp": created}
+        return {"metadata": metadata}
+
+    older, newer = special("b", "2026-01-01T00:00:00Z"), special("a", "2026-01-01T00:00:01Z")
+    assert paying_pod(older, [pod], [older, newer]) is pod
+    assert paying_pod(newer, [pod], [older, newer]) is None
+    named = {**pod, "status": {"extendedResourceClaimStatus": {"resourceClaimName": "a"}}}
+    assert paying_pod(newer, [named], [older, newer]) is named
+    assert paying_pod(older, [named], [older, newer]) is None
+    assert paying_pod({"metadata": {"name": "c"}}, [pod], []) is None

@@ -189,7 +189,8 @@ def binding_progress(claim: Object) -> tuple[str, bool]:
             if name in true:
                 text = json.dumps(true[name].get("message") or "", ensure_ascii=False)
                 reason = true[name].get("reason") or ""
-                return f"claim {claim['metadata']['name']} binding failed: reason={reason}, message={text}", False
+                name = claim["metadata"]["name"]
+                return f"device binding failed: claim={name}, reason={reason}, message={text}", False
         if any(name not in true for name in wanted):
             return "", False
     return "", True

@@ -22,6 +22,7 @@ class ClassNames:
 
     def __init__(self, classes: Iterable[Mapping[str, Any]]) -> None:
         self._explicit: dict[str, str] = {}
+        self._resources: dict[str, str] = {}
         self._names: set[str] = set()
         # Of several classes with one resource name the newest counts, then the lexically first.
         ordered = sorted(classes, key=lambda one: one["metadata"]["name"], reverse=True)
@@ -30,6 +31,11 @@ class ClassNames:
             resource = (one.get("spec") or {}).get("extendedResourceName")
             if resource:
                 self._explicit[resource] = one["metadata"]["name"]
+                self._resources[one["metadata"]["name"]] = resource
+
+    def resource_of(self, class_name: str) -> str | None:
+        """The extended resource that the class names itself, whether or not another class provides it."""
+        return self._resources.get(class_name)
 
     def class_of(self, resource: str) -> str | None:
         """The class name, or None if no class provides `resource`."""
@@ -52,22 +58,69 @@ class ExtendedRequests:
 
 
 def extended_requests(spec: Mapping[str, Any], allocatable: Mapping[str, int], classes: ClassNames) -> ExtendedRequests:
-    """Device requests for what the pod asks of device classes on a node with these `allocatable` resources."""
-    found = ExtendedRequests()
+    """Device requests for what the pod asks of device classes on a node with these `allocatable` resources.
+
+    Containers and sidecars get devices of their own. Init containers that end use those of the containers after them,
+    and what one of them needs beyond that it shares with the others: the largest such request stands for all.
+    """
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    for index, container in enumerate(containers):
-        resources = container.get("resources") or {}
-        asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-        for position, resource in enumerate(sorted(asked)):
-            class_name = classes.class_of(resource) if is_extended(resource) else None
-            count = amount(resource, asked[resource])
-            if class_name is None or resource in allocatable or not count:
-                continue
-            name = f"container-{index}-request-{position}"
-            exactly = {"deviceClassName": class_name, "allocationMode": "ExactCount", "count": count}
-            found.requests.append({"name": name, "exactly": exactly})
-            found.mappings.append({"containerName": container["name"], "resourceName": resource, "requestName": name})
+    asked = [_asked(container) for container in containers]
+    inits = len(spec.get("initContainers") or ())
+    passing = [index < inits and one.get("restartPolicy") != "Always" for index, one in enumerate(containers)]
+    found = ExtendedRequests()
+    for resource in sorted({name for one in asked for name in one}):
+        class_name = classes.class_of(resource) if is_extended(resource) else None
+        if class_name is None or resource in allocatable:
+            continue
+        own: list[_Own | None] = [
+            None if passing[index] else _Own.of(index, one, resource, 0) for index, one in enumerate(asked)
+        ]
+        mapped = [(index, one.name) for index, one in enumerate(own) if one is not None]
+        extra: list[tuple[int, _Own]] = []
+        for index in (index for index, passes in enumerate(passing) if passes):
+            needed, covered = amount(resource, asked[index].get(resource, 0)), 0
+            for one in own[index:]:
+                if one is not None and covered < needed:
+                    covered += one.count
+                    mapped.append((index, one.name))
+            more = _Own.of(index, asked[index], resource, covered)
+            if more is not None:
+                extra.append((len(mapped), more))
+                mapped.append((index, more.name))
+        if extra:
+            largest = max((one for _, one in extra), key=lambda one: one.count)  # the first of several
+            for place, _ in extra:
+                mapped[place] = mapped[place][0], largest.name
+            own.append(largest)
+        for one in own:
+            if one is not None:
+                exactly = {"deviceClassName": class_name, "allocationMode": "ExactCount", "count": one.count}
+                found.requests.append({"name": one.name, "exactly": exactly})
+        found.mappings += [
+            {"containerName": containers[index]["name"], "resourceName": resource, "requestName": name}
+            for index, name in mapped
+        ]
+    found.requests.sort(key=lambda one: one["name"])
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """A request of one container for one resource."""
+
+    name: str
+    count: int
+
+    @classmethod
+    def of(cls, index: int, asked: Mapping[str, Any], resource: str, covered: int) -> _Own | None:
+        """The request for what is asked beyond `covered`; None if that is nothing."""
+        count = amount(resource, asked.get(resource, 0)) - covered
+        return cls(f"container-{index}-request-{sorted(asked).index(resource)}", count) if count > 0 else None
+
+
+def _asked(container: Mapping[str, Any]) -> dict[str, Any]:
+    resources = container.get("resources") or {}
+    return {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
 
 
 def special_claim(pod: Mapping[str, Any], requests: list[dict[str, Any]], name: str = "") -> dict[str, Any]:

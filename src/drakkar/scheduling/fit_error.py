@@ -33,3 +33,8 @@ def preemption_message(total: int, rejections: Iterable[Rejection]) -> str:
     """What preemption says where no pod can be evicted: nodes that could not be helped and nodes without victims."""
     outcomes = (Rejection((NO_VICTIMS if one.resolvable else NOT_HELPFUL,), "DefaultPreemption") for one in rejections)
     return "preemption: " + unschedulable_message(total, outcomes)
+
+
+def placement_message(node_name: str, victims: int) -> str:
+    """What preemption says where pods are evicted for the one that waits."""
+    return f"preemption: found a potential placement for pod on node {node_name}, preempting {victims} victims"

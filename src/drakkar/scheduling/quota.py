@@ -2,7 +2,8 @@
 
 The rules of `k8s.io/kubernetes/pkg/quota/v1/evaluator`: every kind counts as `count/<plural>.<group>`; pods add their
 requests and limits, ResourceClaims the devices they ask for per DeviceClass (KEP-4381; mode All counts as 32, of
-alternatives the largest of each class). The API server asks on admission, the quota controller when it recounts.
+alternatives the largest of each class), once more as the extended resources that the class provides (KEP-5004). The API
+server asks on admission, the quota controller when it recounts.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 from drakkar.kube.quantity import Quantity
 from drakkar.kube.selectors import LabelSelector
+from drakkar.scheduling.extended_resources import ANNOTATION, IMPLICIT_PREFIX, ClassNames
 
 Object = Mapping[str, Any]
 Usage = dict[str, Quantity]
@@ -19,6 +21,7 @@ Usage = dict[str, Quantity]
 ALL_DEVICES: Final = 32
 """`AllocationResultsMaxSize`: what allocation mode All is charged with."""
 DEVICES_SUFFIX: Final = ".deviceclass.resource.k8s.io/devices"
+CLAIMS: Final = "resourceclaims.resource.k8s.io"
 _ONE: Final = Quantity.parse("1")
 _ZERO: Final = Quantity.parse("0")
 _NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
@@ -29,6 +32,58 @@ def usage(collection: str, obj: Object) -> Usage:
     counted = {f"count/{collection}": _ONE}
     more = _EVALUATORS.get(collection)
     return counted if more is None else {**counted, **more(obj)}
+
+
+def claim_usage(claim: Object, classes: ClassNames, pod: Object | None) -> Usage:
+    """What a ResourceClaim counts, also as extended resources; less what `pod` has paid, for which it was made."""
+    counted = usage(CLAIMS, claim)
+    paid = {} if pod is None else usage("pods", pod)
+    more: Usage = {}
+    for name, amount in counted.items():
+        if not name.endswith(DEVICES_SUFFIX):
+            continue
+        class_name = name.removesuffix(DEVICES_SUFFIX)
+        for resource in filter(None, (IMPLICIT_PREFIX + class_name, classes.resource_of(class_name))):
+            owed = amount - paid.get(f"requests.{resource}", _ZERO)
+            if owed > _ZERO:
+                more[f"requests.{resource}"] = owed
+    return counted | more
+
+
+def paying_pod(claim: Object, pods: Iterable[Object], claims: Iterable[Object]) -> Object | None:
+    """The pod whose extended resources `claim` stands for; of several claims that say so of a pod only one does."""
+    metadata = claim["metadata"]
+    owner = next((one for one in metadata.get("ownerReferences") or () if one.get("controller")), None)
+    marked = (metadata.get("annotations") or {}).get(ANNOTATION) == "true"
+    if owner is None or not marked or (owner["apiVersion"], owner["kind"]) != ("v1", "Pod"):
+        return None
+    pod = next((one for one in pods if one["metadata"].get("uid") == owner["uid"]), None)
+    if pod is None or pod["metadata"]["name"] != owner["name"]:
+        return None
+    named = (pod.get("status") or {}).get("extendedResourceClaimStatus")
+    if named is not None:
+        return pod if named.get("resourceClaimName") == metadata.get("name") else None
+    first = min((_age(one) for one in claims if _is_special_of(one, owner["uid"])), default=_age(claim))
+    return pod if _age(claim) <= first else None
+
+
+def _is_special_of(claim: Object, uid: str) -> bool:
+    metadata = claim["metadata"]
+    owners = metadata.get("ownerReferences") or ()
+    marked = (metadata.get("annotations") or {}).get(ANNOTATION) == "true"
+    return marked and any(one.get("controller") and one.get("uid") == uid for one in owners)
+
+
+def _age(claim: Object) -> tuple[str, str]:
+    return claim["metadata"].get("creationTimestamp") or "~", claim["metadata"].get("name") or ""
+
+
+def counts_claims(resource: str, classes: ClassNames) -> bool:
+    """Whether the quota controller counts claims, beside pods, for ``requests.<extended resource>``."""
+    name = resource.removeprefix("requests.")
+    if name.startswith(IMPLICIT_PREFIX):
+        return classes.resource_of(name.removeprefix(IMPLICIT_PREFIX)) is not None
+    return name != resource and classes.class_of(name) is not None
 
 
 def total(usages: Iterable[Usage]) -> Usage:
@@ -45,7 +100,7 @@ def collection_of(resource: str) -> str:
     if resource.startswith("count/"):
         return resource.removeprefix("count/")
     if resource.endswith(DEVICES_SUFFIX):
-        return "resourceclaims.resource.k8s.io"
+        return CLAIMS
     if resource.endswith(
         (".storageclass.storage.k8s.io/requests.storage", ".storageclass.storage.k8s.io/persistentvolumeclaims")
     ):
@@ -202,6 +257,6 @@ _EVALUATORS: Final[dict[str, Callable[[Object], Usage]]] = {
     "pods": _pod,
     "services": _service,
     "persistentvolumeclaims": _volume_claim,
-    "resourceclaims.resource.k8s.io": _resource_claim,
+    CLAIMS: _resource_claim,
     **{name: _plain(name) for name in ("configmaps", "secrets", "replicationcontrollers", "resourcequotas")},
 }

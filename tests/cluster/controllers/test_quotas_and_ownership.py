@@ -131,7 +131,7 @@ def test_equal_templates_share_a_revision() -> None:
         async def revision(version: int) -> dict[str, Any]:
             changed = {**owner, "spec": {"template": {"v": version}}}
             history = world.api.all(CONTROLLER_REVISIONS)
-            return await revisions.current_revision(world.client, changed, STATEFUL_SETS, history, {"app": "s"})
+            return await revisions.current_revision(world.client, changed, STATEFUL_SETS, history, revisions.HASH)
 
         first, second = await revision(1), await revision(2)
         assert (first["revision"], second["revision"]) == (1, 2)

@@ -72,7 +72,7 @@ def test_pods_come_one_after_the_other() -> None:
         status = world.api.get(STATEFUL_SETS, "s")["status"]
         assert (status["replicas"], status["readyReplicas"], status["availableReplicas"]) == (2, 2, 2)
         assert status["currentRevision"] == status["updateRevision"] == revision["metadata"]["name"]
-        assert ("StatefulSet/s", "SuccessfulCreate", "create Pod s-1 in StatefulSet s successful") in world.events()
+        assert ("StatefulSet/s", "SuccessfulCreate", "Create Pod s-1 in StatefulSet s successful") in world.events()
 
     run(test, StatefulSets)
 

@@ -19,7 +19,8 @@ def test_a_more_important_pod_gets_the_room() -> None:
         high = world.api.get(PODS, "high")
         assert high["status"]["nominatedNodeName"] == "a"
         assert world.events("low")[-1] == ("Preempted", f"Preempted by pod {high['metadata']['uid']} on node a")
-        assert world.events("high") == [("FailedScheduling", "0/1 nodes are available: 1 Insufficient cpu.")]
+        room = "preemption: found a potential placement for pod on node a, preempting 1 victims"
+        assert world.events("high") == [("FailedScheduling", f"0/1 nodes are available: 1 Insufficient cpu. {room}")]
         await world.client.delete(PODS, "low", "default", grace_period_seconds=0)
         await world.settle()
         assert world.where("high") == "a"

@@ -439,7 +439,8 @@ def test_a_device_that_fails_to_attach_is_given_up_at_once() -> None:
         await world.settle()
         report(world, type="broken", reason="NoLink", message="cable")
         await world.settle()
-        text = 'running PreBind plugin "DynamicResources": claim c binding failed: reason=NoLink, message="cable"'
+        failed = 'device binding failed: claim=c, reason=NoLink, message="cable"'
+        text = f'running PreBind plugin "DynamicResources": {failed}'
         assert world.events("p")[1] == ("FailedScheduling", text)
         await world.advance(1.1)
         assert "deallocation of ResourceClaim completed" in world.events("p")[2][1]

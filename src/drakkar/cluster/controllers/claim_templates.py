@@ -131,9 +131,9 @@ class ClaimTemplates(Controller):
             return await self.client.get(RESOURCE_CLAIM_TEMPLATES, name, namespace)
         except ApiError as error:
             if error.not_found:
-                raise ApiError(
-                    error.status, error.reason, f'resource claim template "{name}": {error.message}', error.details
-                ) from error
+                # In the words of Kubernetes' cache, which names the resource in the singular.
+                text = f'resource claim template "{name}": resourceclaimtemplate.resource.k8s.io "{name}" not found'
+                raise ApiError(error.status, error.reason, text, error.details) from error
             raise
 
     async def _publish(self, pod: Object, names: dict[str, str]) -> None:
@@ -198,7 +198,7 @@ def claim_from_template(pod: Object, reference_name: str, template: Object) -> O
             "generateName": generate_name(metadata["name"], reference_name),
             "namespace": metadata["namespace"],
             "annotations": {**(wanted.get("annotations") or {}), CLAIM_NAME_ANNOTATION: reference_name},
-            "ownerReferences": [owner_reference(pod, PODS)],
+            "ownerReferences": [owner_reference(pod, PODS, blocking=False)],
         },
         "spec": spec.get("spec") or {},
     }
@@ -208,13 +208,12 @@ def claim_from_template(pod: Object, reference_name: str, template: Object) -> O
 
 
 def generate_name(pod_name: str, reference_name: str) -> str:
-    """``<pod>-<entry>-``, both parts shortened in proportion where the name would get too long."""
-    base = f"{pod_name}-{reference_name}"
-    if len(base) > _MAX_BASE:
-        total = len(base)
-        pod_part = pod_name[: len(pod_name) * _MAX_BASE // total]
-        base = f"{pod_part}-{reference_name[: len(reference_name) * _MAX_BASE // total]}"
-    return base + "-"
+    """``<pod>-<entry>-``; where that is too long, both parts shortened in proportion and no hyphen behind."""
+    base = f"{pod_name}-{reference_name}-"
+    if len(base) <= _MAX_BASE:
+        return base
+    pod_part, reference_part = (text[: len(text) * _MAX_BASE // len(base)] for text in (pod_name, reference_name))
+    return f"{pod_part}-{reference_part}"
 
 
 def _check_owner(claim: Object, pod: Object) -> None:

@@ -20,6 +20,7 @@ from drakkar.scheduling.surge import share_of
 from drakkar.scheduling.taints import untolerated
 
 REVISION = "controller-revision-hash"
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 _ADDED_TOLERATIONS = (
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -68,9 +69,8 @@ class DaemonSets(Controller):
         owned, orphans = self._pods.by_index("controller", uid), self._pods.by_index("controller", orphans_of(key[0]))
         mine = await claim_dependents(self.client, daemon, DAEMON_SETS, resource=PODS, owned=owned, orphans=orphans)
         history = self._revisions.by_index("controller", uid)
-        labels = (daemon["spec"].get("selector") or {}).get("matchLabels") or {}
-        update = await revisions.current_revision(self.client, daemon, DAEMON_SETS, history, labels)
-        digest = update["metadata"]["labels"][revisions.HASH_LABEL]
+        update = await revisions.current_revision(self.client, daemon, DAEMON_SETS, history, REVISION)
+        digest = update["metadata"]["labels"][REVISION]
         by_node: dict[str, list[Object]] = {}
         for pod in mine:
             by_node.setdefault(node_of(pod), []).append(pod)
@@ -212,7 +212,9 @@ def should_run(daemon: Object, node: Object) -> tuple[bool, bool]:
 def daemon_pod(daemon: Object, node: str, digest: str) -> Object:
     """The pod for one node: pinned by affinity, tolerant of the node's troubles."""
     pod = pods.from_template(daemon["spec"]["template"], daemon, DAEMON_SETS)
-    pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), REVISION: digest}
+    labels = {**(pod["metadata"].get("labels") or {}), REVISION: digest}
+    generation = (daemon["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION)
+    pod["metadata"]["labels"] = labels if generation is None else labels | {"pod-template-generation": generation}
     pin = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     affinity = dict(pod["spec"].get("affinity") or {})
     node_affinity = dict(affinity.get("nodeAffinity") or {})

@@ -114,7 +114,7 @@ class DeviceTaintEviction(Controller):
 
     async def _evict(self, pod: Object, rules: set[str]) -> None:
         try:
-            await mark_disrupted(self.client, self.clock, pod, _REASON, _MESSAGE)
+            await mark_disrupted(self.client, self.clock, pod, _REASON, _MESSAGE, observed=False)
         except ApiError as error:
             if error.not_found or error.conflict:
                 return

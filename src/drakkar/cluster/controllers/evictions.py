@@ -18,17 +18,22 @@ Object = dict[str, Any]
 
 
 async def mark_disrupted(
-    client: Client, clock: Clock, pod: Object, reason: str, message: str, *, phase: str = ""
+    client: Client, clock: Clock, pod: Object, reason: str, message: str, *, phase: str = "", observed: bool = True
 ) -> None:
-    """Set the condition DisruptionTarget, and the phase where no kubelet will. Raises `ApiError`."""
+    """Set the condition DisruptionTarget, and the phase where no kubelet will; `observed` says of which generation.
+
+    Raises `ApiError`.
+    """
     metadata = pod["metadata"]
-    condition = {
+    condition: Object = {
         "type": "DisruptionTarget",
         "status": "True",
         "lastTransitionTime": rfc3339(clock.now()),
         "reason": reason,
         "message": message,
     }
+    if observed and "generation" in metadata:
+        condition["observedGeneration"] = metadata["generation"]
     present = (pod.get("status") or {}).get("conditions") or ()
     status = as_patch(present, [condition]) | ({"phase": phase} if phase else {})
     patch = {"metadata": {"uid": metadata["uid"]}, "status": status}

@@ -195,9 +195,11 @@ class Jobs(Controller):
     async def _end(self, tally: _Tally, target: str, final: str, reason: str, message: str) -> None:
         """Stop what still runs; the job is over when nothing does."""
         now = self.clock.now()
-        listed = conditions.put(
-            tally.status.get("conditions") or [], target, True, reason=reason, message=message, now=now, probed=True
-        )
+        before = tally.status.get("conditions") or []
+        if final == "Failed" and conditions.find(before, target) is None:
+            # What still runs when a job fails counts as failed.
+            tally.failed += sum(job_pods.is_tracked(pod) and not pods.is_finished(pod) for pod in tally.pods)
+        listed = conditions.put(before, target, True, reason=reason, message=message, now=now, probed=True)
         for pod in tally.active:
             await self._delete(tally.job, pod)
         tally.active = []

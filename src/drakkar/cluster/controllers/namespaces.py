@@ -107,7 +107,11 @@ def _findings(left: dict[str, list[Object]], failures: list[str]) -> list[tuple[
         for obj in objects:
             for name in obj["metadata"].get("finalizers") or ():
                 finalizers[name] = finalizers.get(name, 0) + 1
-    content = ", ".join(f"{name} has {len(objects)} resource instances" for name, objects in sorted(left.items()))
+    # Kubernetes joins resource and group by a dot, of the core group as well.
+    content = ", ".join(
+        f"{name if '.' in name else name + '.'} has {len(objects)} resource instances"
+        for name, objects in sorted(left.items())
+    )
     held = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
     found: list[tuple[str, bool, Any, str]] = [
         ("NamespaceDeletionDiscoveryFailure", False, "ResourcesDiscovered", "All resources successfully discovered"),

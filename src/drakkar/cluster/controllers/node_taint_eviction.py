@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from drakkar.cluster.controllers import pods
 from drakkar.cluster.controllers.controller import Context, Controller, Key, Object, key_of
 from drakkar.cluster.controllers.evictions import delete_pod, mark_disrupted
@@ -20,6 +22,7 @@ class NodeTaintEviction(Controller):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._recorder = context.recorder(self.name)
+        self._leaving: dict[Key, tuple[str, datetime]] = {}  # pods that leave later, their uids, since when
         self._nodes = self.watch(NODES, self._on_node)
         self._pods = self.watch(PODS, self._on_pod)
         self._pods.add_index("node", lambda pod: [(pod.get("spec") or {}).get("nodeName") or ""])
@@ -45,16 +48,26 @@ class NodeTaintEviction(Controller):
     async def reconcile(self, key: Key) -> float | None:
         pod = self._pods.get(*key)
         if pod is None or pods.is_deleting(pod) or pods.is_finished(pod):
+            self._leaving.pop(key, None)
             return None
         node = self._nodes.get(None, pod["spec"].get("nodeName") or "")
         taints = _executing(node) if node else []
         tolerations = pod["spec"].get("tolerations") or ()
-        limits = [seconds_left(taint, tolerations, self.clock.now()) for taint in taints]
+        now = self.clock.now()
+        # Counted from when this controller first saw that the pod must leave, not from when a taint was added.
+        limits = [seconds_left({**taint, "timeAdded": None}, tolerations, now) for taint in taints]
         finite = [one for one in limits if one is not None]
         if not finite:
+            self._leaving.pop(key, None)
             return None
-        if min(finite) > 0:
-            return min(finite)
+        uid = pod["metadata"]["uid"]
+        known, since = self._leaving.get(key, ("", now))
+        if known != uid:
+            since = now
+        self._leaving[key] = uid, since
+        left = min(finite) - (now - since).total_seconds()
+        if min(finite) > 0 and left > 0:
+            return left
         try:
             await mark_disrupted(self.client, self.clock, pod, _REASON, _MESSAGE)
         except ApiError as error:

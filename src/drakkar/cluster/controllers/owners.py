@@ -47,16 +47,16 @@ def namespace_index(obj: Object) -> list[str]:
     return [obj["metadata"].get("namespace") or ""]
 
 
-def owner_reference(owner: Object, resource: Resource) -> Object:
-    """A controller reference to `owner` that blocks its foreground deletion."""
-    return {
+def owner_reference(owner: Object, resource: Resource, *, blocking: bool = True) -> Object:
+    """A controller reference to `owner`, `blocking` its foreground deletion or not."""
+    reference = {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
         "name": owner["metadata"]["name"],
         "uid": owner["metadata"]["uid"],
         "controller": True,
-        "blockOwnerDeletion": True,
     }
+    return {**reference, "blockOwnerDeletion": True} if blocking else reference
 
 
 async def claim_dependents(

@@ -14,6 +14,7 @@ from drakkar.kube.quantity import Quantity
 from drakkar.kube.resources import ALL as RESOURCES
 from drakkar.kube.resources import (
     CONFIG_MAPS,
+    DEVICE_CLASSES,
     PODS,
     RESOURCE_CLAIMS,
     RESOURCE_QUOTAS,
@@ -21,7 +22,18 @@ from drakkar.kube.resources import (
     SERVICES,
     Resource,
 )
-from drakkar.scheduling.quota import applies, collection_of, total, usage
+from drakkar.scheduling.extended_resources import ANNOTATION, ClassNames
+from drakkar.scheduling.quota import (
+    CLAIMS,
+    Usage,
+    applies,
+    claim_usage,
+    collection_of,
+    counts_claims,
+    paying_pod,
+    total,
+    usage,
+)
 
 _WATCHED: tuple[Resource, ...] = (PODS, RESOURCE_CLAIMS, SERVICES, CONFIG_MAPS, SECRETS)
 _ZERO = Quantity.parse("0")
@@ -35,8 +47,14 @@ class ResourceQuotas(Controller):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._quotas = self.watch(RESOURCE_QUOTAS, self.enqueue)
+        self._classes = self.watch(DEVICE_CLASSES, self._on_class)
         for resource in _WATCHED:
             self.watch(resource, self._on_object)
+
+    def _on_class(self, kind: str, old: Object | None, new: Object | None) -> None:
+        if _extended_name(old) != _extended_name(new):
+            for quota in self._quotas.list():
+                self.enqueue(kind, None, quota)
 
     def _on_object(self, kind: str, old: Object | None, new: Object | None) -> None:
         obj = new or old
@@ -53,17 +71,18 @@ class ResourceQuotas(Controller):
             return None
         spec = quota.get("spec") or {}
         hard: dict[str, str] = spec.get("hard") or {}
-        used: dict[str, str] = {}
-        for collection in sorted({collection_of(name) for name in hard}):
-            counted = total(
-                usage(collection, obj)
-                for obj in await self._objects(collection, key[0])
-                if applies(spec, collection, obj)
-            )
-            for name in hard:
-                if collection_of(name) == collection:
-                    used[name] = str(counted.get(name, _ZERO))
-        status = {"hard": hard, "used": used}
+        names_of: dict[str, list[str]] = {}
+        classes = ClassNames(self._classes.list())
+        for name in hard:
+            names_of.setdefault(collection_of(name), []).append(name)
+            if counts_claims(name, classes):
+                names_of.setdefault(CLAIMS, []).append(name)
+        sums = dict.fromkeys(hard, _ZERO)
+        for collection, names in sorted(names_of.items()):
+            counted = await self._counted(collection, key[0], spec, classes)
+            for name in names:
+                sums[name] += counted.get(name, _ZERO)
+        status = {"hard": hard, "used": {name: str(amount) for name, amount in sums.items()}}
         if quota.get("status") == status:
             return None
         try:
@@ -72,6 +91,14 @@ class ResourceQuotas(Controller):
             if not error.not_found:
                 raise
         return None
+
+    async def _counted(self, collection: str, namespace: str, spec: Object, classes: ClassNames) -> Usage:
+        objects = [one for one in await self._objects(collection, namespace) if applies(spec, collection, one)]
+        if collection != CLAIMS:
+            return total(usage(collection, one) for one in objects)
+        special = any(ANNOTATION in (one["metadata"].get("annotations") or {}) for one in objects)
+        pods = list(await self._objects("pods", namespace)) if special else []
+        return total(claim_usage(one, classes, paying_pod(one, pods, objects)) for one in objects)
 
     async def _objects(self, collection: str, namespace: str) -> Iterable[Object]:
         # Asked from the server, not from a cache: an object that admission has charged for must be counted.
@@ -84,3 +111,7 @@ class ResourceQuotas(Controller):
 def _ended(obj: Object | None) -> bool:
     """Whether a pod counts no more although it is still there."""
     return ((obj or {}).get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _extended_name(device_class: Object | None) -> str | None:
+    return ((device_class or {}).get("spec") or {}).get("extendedResourceName")

@@ -15,7 +15,8 @@ from drakkar.kube.client import Client
 from drakkar.kube.resources import CONTROLLER_REVISIONS, Resource
 
 Object = dict[str, Any]
-HASH_LABEL = "controller-revision-hash"
+HASH = "controller.kubernetes.io/hash"
+"""The label of a StatefulSet's revisions; a DaemonSet's have the one that its pods have."""
 
 
 def revision_data(owner: Object) -> Object:
@@ -30,9 +31,13 @@ def find_equal(revisions: Iterable[Object], data: Object) -> Object | None:
 
 
 async def current_revision(
-    client: Client, owner: Object, resource: Resource, revisions: list[Object], labels: dict[str, str]
+    client: Client, owner: Object, resource: Resource, revisions: list[Object], hash_label: str
 ) -> Object:
-    """The revision of the owner's template, created or moved to the front of the history if need be."""
+    """The revision of the owner's template, created or moved to the front of the history if need be.
+
+    It has the labels of the template, and its hash as `hash_label`.
+    """
+    labels = (owner["spec"]["template"].get("metadata") or {}).get("labels") or {}
     data = revision_data(owner)
     newest = max((one.get("revision") or 0 for one in revisions), default=0)
     found = find_equal(revisions, data)
@@ -50,7 +55,7 @@ async def current_revision(
             "metadata": {
                 "name": f"{metadata['name']}-{digest}",
                 "namespace": metadata["namespace"],
-                "labels": {**labels, HASH_LABEL: digest},
+                "labels": {**labels, hash_label: digest},
                 "ownerReferences": [owner_reference(owner, resource)],
             },
             "data": data,

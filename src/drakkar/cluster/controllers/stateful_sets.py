@@ -49,8 +49,7 @@ class StatefulSets(Controller):
         ]
         mine = await claim_dependents(self.client, stateful, STATEFUL_SETS, resource=PODS, owned=owned, orphans=orphans)
         history = self._revisions.by_index("controller", uid)
-        labels = (stateful["spec"].get("selector") or {}).get("matchLabels") or {}
-        update = await revisions.current_revision(self.client, stateful, STATEFUL_SETS, history, labels)
+        update = await revisions.current_revision(self.client, stateful, STATEFUL_SETS, history, revisions.HASH)
         known = {one["metadata"]["name"]: one for one in [*history, update]}
         current = known.get((stateful.get("status") or {}).get("currentRevision") or "", update)
         if not pods.is_deleting(stateful):
@@ -140,11 +139,11 @@ class StatefulSets(Controller):
         try:
             made = await self.client.create(PODS, pod)
         except ApiError as error:
-            text = f"create Pod {name} in StatefulSet {metadata['name']} failed error: {error.message}"
+            text = f"Create Pod {name} in StatefulSet {metadata['name']} failed error: {error.message}"
             self._announce(stateful, "Warning", "FailedCreate", text)
             raise
         self._expected.created(key_of(stateful), made["metadata"]["uid"])
-        text = f"create Pod {name} in StatefulSet {metadata['name']} successful"
+        text = f"Create Pod {name} in StatefulSet {metadata['name']} successful"
         self._announce(stateful, "Normal", "SuccessfulCreate", text)
 
     async def _delete(self, stateful: Object, pod: Object) -> None:
@@ -152,7 +151,7 @@ class StatefulSets(Controller):
             self._expected.deleted(key_of(stateful), pod["metadata"]["uid"])
             names = pod["metadata"]["name"], stateful["metadata"]["name"]
             self._announce(
-                stateful, "Normal", "SuccessfulDelete", "delete Pod {} in StatefulSet {} successful".format(*names)
+                stateful, "Normal", "SuccessfulDelete", "Delete Pod {} in StatefulSet {} successful".format(*names)
             )
 
     async def _report(self, stateful: Object, mine: list[Object], current: Object, update: Object) -> float | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from drakkar.kube.names import dns_label
+
 __all__ = ["UNASKED", "warnings"]
 
 Json = dict[str, Any]
@@ -20,17 +22,42 @@ _TEMPLATES: Final = {
 
 def warnings(group: str, kind: str, new: Json, old: Json | None = None) -> list[str]:
     """Texts for Warning headers; a spec that did not change is not looked at again."""
+    named = _name(group, kind, new) if old is None else []
     if kind == "Pod":
         unchanged = old is not None and old.get("spec") == new.get("spec")
-        return [] if unchanged else _pod(new.get("spec") or {}, "spec")
+        return [] if unchanged else named + _pod(new.get("spec") or {}, "spec")
     if kind in _TEMPLATES:
         template = _template(kind, new)
         if old is not None and _template(kind, old) == template:
             return []
-        return _pod(template.get("spec") or {}, "template.spec" if kind == "PodTemplate" else "spec.template.spec")
+        path = "template.spec" if kind == "PodTemplate" else "spec.template.spec"
+        return named + _pod(template.get("spec") or {}, path)
+    if kind == "CronJob":
+        return named
     if kind.endswith("WebhookConfiguration") and group == "admissionregistration.k8s.io":
         return _rules_without_effect(new)
     return []
+
+
+_POD_NAMES: Final = "Pod names and hostnames"
+_HOSTNAMES: Final = {
+    ("", "Pod"): "the Pod's hostname",
+    ("", "ReplicationController"): _POD_NAMES,
+    ("apps", "Deployment"): _POD_NAMES,
+    ("apps", "ReplicaSet"): _POD_NAMES,
+    ("batch", "Job"): _POD_NAMES,
+    ("batch", "CronJob"): _POD_NAMES,
+}
+"""Whose names become hostnames of pods."""
+
+
+def _name(group: str, kind: str, obj: Json) -> list[str]:
+    used = _HOSTNAMES.get((group, kind))
+    complaints = dns_label((obj.get("metadata") or {}).get("name") or "") if used else []
+    if not complaints:
+        return []
+    told = "which can result in surprising behavior; a DNS label is recommended"
+    return [f"metadata.name: this is used in {used}, {told}: [{' '.join(complaints)}]"]
 
 
 UNASKED: Final = frozenset(

@@ -96,6 +96,7 @@ class Preemptor:
     async def _mark(self, victim: PodFacts) -> None:
         condition = {
             "type": "DisruptionTarget",
+            "observedGeneration": victim.pod["metadata"].get("generation"),
             "status": "True",
             "lastTransitionTime": rfc3339(self._clock.now()),
             "reason": "PreemptionByScheduler",

@@ -44,7 +44,7 @@ from drakkar.scheduling.claims import (
 from drakkar.scheduling.cluster_view import ClusterView
 from drakkar.scheduling.devices import DeviceState
 from drakkar.scheduling.filters import Rejection
-from drakkar.scheduling.fit_error import NO_NODES, preemption_message, unschedulable_message
+from drakkar.scheduling.fit_error import NO_NODES, placement_message, preemption_message, unschedulable_message
 from drakkar.scheduling.placement import NoPlacement, Placement, Placements
 from drakkar.scheduling.pods import PodFacts
 from drakkar.scheduling.preemption import TERMINATING, Victims
@@ -262,7 +262,7 @@ class Scheduler:
             return preemption_message(self._view.node_count, outcome.rejections.values())
         self._preemptor.promise(pod, victims.node_name)
         self._run_beside(self._make_room(pod, victims))
-        return ""
+        return placement_message(victims.node_name, len(victims.pods))
 
     async def _make_room(self, pod: PodFacts, victims: Victims) -> None:
         try:

@@ -168,7 +168,7 @@ class Admission:
             quotas.settle(call)
 
     def _mutated(self, call: Call, operation: str, obj: Value, old: Value | None) -> Value:
-        namespaces.lifecycle(call, operation)
+        namespaces.lifecycle(call, operation, obj)
         if call.subresource is None:
             for plugin in _MUTATORS.get(call.row.collection, ()):
                 obj = plugin(call, operation, obj, old)

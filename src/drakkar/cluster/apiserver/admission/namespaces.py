@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from drakkar.cluster.apiserver import statuses
 from drakkar.cluster.apiserver.calls import Call
 
 
-def lifecycle(call: Call, operation: str) -> None:
+def lifecycle(call: Call, operation: str, obj: dict[str, Any] | None) -> None:
     """Raises `StatusError` 404 or 403 for a create in a namespace that is missing or terminating."""
     if operation != "CREATE" or not call.row.namespaced or call.row.plural == "localsubjectaccessreviews":
         return
@@ -15,16 +17,16 @@ def lifecycle(call: Call, operation: str) -> None:
     if stored is None:
         raise statuses.not_found("", "namespaces", name)
     if stored.value["metadata"].get("deletionTimestamp") and call.subresource is None:
-        raise terminating(call, name)
+        raise terminating(call, name, call.name or ((obj or {}).get("metadata") or {}).get("name") or "")
 
 
-def terminating(call: Call, name: str) -> statuses.StatusError:
+def terminating(call: Call, name: str, object_name: str) -> statuses.StatusError:
     """The 403 that tells controllers to stop trying: its cause says NamespaceTerminating."""
     row = call.row
     refusal = statuses.forbidden(
         row.group,
         row.plural,
-        call.name or "",
+        object_name,
         f"unable to create new content in namespace {name} because it is being terminated",
     )
     refusal.status["details"]["causes"] = [

@@ -12,10 +12,12 @@ from typing import Any
 from drakkar.cluster.apiserver import statuses
 from drakkar.cluster.apiserver.calls import Call
 from drakkar.kube.quantity import Quantity
-from drakkar.scheduling.quota import Usage, applies, usage
+from drakkar.scheduling.extended_resources import ClassNames
+from drakkar.scheduling.quota import CLAIMS, Usage, applies, claim_usage, paying_pod, usage
 
 Value = dict[str, Any]
 COLLECTION = "resourcequotas"
+_CLASSES = "deviceclasses.resource.k8s.io"
 _COMPUTE = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
 _ZERO = Quantity.parse("0")
 
@@ -28,9 +30,9 @@ def judge(call: Call, operation: str, obj: Value | None, old: Value | None) -> N
     present = quotas.objects(f"{call.info.namespace}/")
     if not present or call.row.collection == "events":
         return
-    asked = usage(call.row.collection, obj)
+    asked = _usage(call, obj)
     if operation == "UPDATE":
-        before = usage(call.row.collection, old or {})
+        before = _usage(call, old) if old else {}
         asked = {name: amount - before.get(name, _ZERO) for name, amount in asked.items()}
         asked = {name: amount for name, amount in asked.items() if amount > _ZERO}
         if not asked:
@@ -41,6 +43,16 @@ def judge(call: Call, operation: str, obj: Value | None, old: Value | None) -> N
             charge = _charge(call, quota, obj, asked, creating=operation == "CREATE")
             if charge:
                 call.charges.append((stored, charge))
+
+
+def _usage(call: Call, obj: Value) -> Usage:
+    if call.row.collection != CLAIMS:
+        return usage(call.row.collection, obj)
+    stored = call.server.store.collection
+    inside = f"{call.info.namespace}/"
+    classes = ClassNames(one.value for one in stored(_CLASSES).objects())
+    pods, claims = ((one.value for one in stored(name).objects(inside)) for name in ("pods", CLAIMS))
+    return claim_usage(obj, classes, paying_pod(obj, pods, claims))
 
 
 def settle(call: Call) -> None:

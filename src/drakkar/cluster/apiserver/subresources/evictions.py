@@ -93,7 +93,8 @@ async def _spend_budgets(call: Call, pod: Value) -> None:
     ]
     if len(matching) > 1:
         raise statuses.internal(
-            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+            bare=True,
         )
     for stored in matching:
         budget = stored.value
