@@ -117,7 +117,7 @@ OPTIONAL = [
     "nvmlDeviceGetGpuInstanceProfileInfoV", "nvmlDeviceGetName", "nvmlDeviceGetGpuInstancePossiblePlacements_v2",
     "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetGpuInstanceId", "nvmlGpuInstanceGetInfo",
     "nvmlDeviceGetFieldValues", "nvmlDeviceGetRemappedRows", "nvmlDeviceGetTotalEccErrors",
-    "nvmlDeviceGetCurrentClocksEventReasons",
+    "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetVirtualizationMode",
 ]  # fmt: skip
 
 
@@ -472,6 +472,21 @@ def test_a_product_that_no_table_knows_is_published_with_what_the_driver_tells(h
         device.capacity["memory"]["value"]
         == published_pool(one.simulated.devices(), "n").devices[0].capacity["memory"]["value"]
     )
+
+
+@pytest.mark.parametrize(
+    "function", ["nvmlEventSetCreate", "nvmlDeviceGetSupportedEventTypes", "nvmlDeviceRegisterEvents"]
+)
+def test_a_gpu_that_reports_no_events_says_so_and_can_be_had(host: Any, function: str) -> None:
+    one = host("t4")
+    one.serve(f"answer\t{function}\t3")
+    machine = one.open()
+    machine.poll()
+    taint = {"key": "gpu.nvidia.com/unmonitored", "effect": "None"}
+    assert published_pool(machine.devices(), "n").devices[0].to_json()["taints"] == [taint]
+    machine.close()
+    one.serve()
+    assert "taints" not in published_pool(one.open().devices(), "n").devices[0].to_json()
 
 
 def test_memory_is_told_to_the_byte_and_shared_in_whole_mebibytes(host: Any) -> None:

@@ -52,10 +52,10 @@ class MigInstance:
 class Gpu(Device):
     """One GPU. `index` is NVML's (bus order), `minor` the number of /dev/nvidia<minor>; `memory` its bytes as the
     driver counts them (0: see the product); `vgpu_guest`: it is a virtual machine's share of one, cut from outside;
-    `xids` what it logged, `ignored_xids` those that its administrator counts for nothing, `time_slice` its compute
-    policy (0 default, 1 short, 2 medium, 3 long), `exclusive` its compute mode, `conditions` what else it says of its
-    health. `mig_parts` are MIG devices of a compute instance smaller than its GPU instance: containers can have them,
-    but no name of gpu.nvidia.com says which they are.
+    `monitored`: its driver reports what it logs, `xids` what that was, `ignored_xids` those that its administrator
+    counts for nothing; `time_slice` its compute policy (0 default, 1 short, 2 medium, 3 long), `exclusive` its compute
+    mode, `conditions` what else it says of its health. `mig_parts` are MIG devices of a compute instance smaller than
+    its GPU instance: containers can have them, but no name of gpu.nvidia.com says which they are.
     """
 
     index: int
@@ -74,6 +74,7 @@ class Gpu(Device):
     mig_enabled: bool = False
     mig_instances: tuple[MigInstance, ...] = ()
     mig_parts: tuple[MigInstance, ...] = ()
+    monitored: bool = True
     xids: tuple[int, ...] = ()
     ignored_xids: frozenset[int] = frozenset()
     time_slice: int = 0

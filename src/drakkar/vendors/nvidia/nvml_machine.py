@@ -491,6 +491,7 @@ class NvmlMachine:
             same_driver=not fresh,
             xids=self._xids,
             time_slices=self._time_slices,
+            monitored=self._events.indices,
         )
         if not self._gpus:
             self._reason = Fault("no-gpu", message="NVML answers and lists no GPU")

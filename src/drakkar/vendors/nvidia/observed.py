@@ -7,7 +7,7 @@ look asks only what can: whether it answers, MIG mode, MIG devices.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -58,6 +58,7 @@ def gpus(
     same_driver: bool = True,
     xids: Mapping[str, tuple[int, ...]] = {},
     time_slices: Mapping[str, int] = {},
+    monitored: Collection[int] = (),
 ) -> tuple[Gpu, ...]:
     """The GPUs that NVML lists, in its order.
 
@@ -65,6 +66,7 @@ def gpus(
         before: the last look: whoever fell off the bus since stays as it was.
         same_driver: whether it was of the driver that answers now, so that fixed facts need not be asked again.
         xids, time_slices: by UUID, what the machine remembers of each.
+        monitored: the indices of those that report what they log.
     """
     known = {gpu.uuid: gpu for gpu in before} if same_driver else {}
     by_index = {gpu.index: gpu for gpu in before}
@@ -80,7 +82,9 @@ def gpus(
             continue  # refused to this process: not this node's to give away
         gpu = known.get(uuid) or _whole(library, device, uuid, around)
         if gpu is not None:
-            found.append(_as_it_is_now(device, gpu, around, xids.get(uuid, ()), time_slices.get(uuid, 0)))
+            now = _as_it_is_now(device, gpu, around, xids.get(uuid, ()), time_slices.get(uuid, 0))
+            reports = device.index in monitored
+            found.append(now if now.monitored == reports else dataclasses.replace(now, monitored=reports))
     missing = [gpu for gpu in before if gpu.uuid not in {one.uuid for one in found}]
     return (*found, *(gpu for gpu in map(_gone, missing) if _on_the_bus(gpu, around)))
 
@@ -213,5 +217,6 @@ def _kernel_gpu(index: int, gpu: kernel.KernelGpu, around: Surroundings, driver_
         serial="",
         vbios=gpu.vbios,
         module_id=0,
+        monitored=False,
         mig_enabled=bool(kernel.instance_folders(around.system_root, gpu.minor)),
     )

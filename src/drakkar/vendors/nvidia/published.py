@@ -213,6 +213,8 @@ def _taints(gpu: Gpu, options: PublishOptions) -> tuple[Taint, ...]:
         serious = gpu_health.serious_xid(gpu)
         code, effect = (gpu.xids[-1], "None") if serious is None else (serious, "NoSchedule")
         taints.append(Taint(f"{DRIVER}/xid", effect, str(code)))
+    if not gpu.monitored:
+        taints.append(Taint(f"{DRIVER}/unmonitored", "None"))
     taints += [Taint(f"drakkar.dev/{one.kind}", "NoSchedule") for one in gpu.conditions if one.serious]
     return tuple(taints)
 

@@ -51,6 +51,11 @@ class EventSet:
         """Whether any GPU reports events."""
         return bool(self._indices)
 
+    @property
+    def indices(self) -> frozenset[int]:
+        """NVML's indices of the GPUs that report events."""
+        return frozenset(self._indices.values())
+
     def take(self) -> list[XidEvent]:
         """The XIDs that came in since the last call; does not wait."""
         found: list[XidEvent] = []
