@@ -90,7 +90,8 @@ LABEL = (
         (
             pod(resourceClaims=[{"name": "gpu"}]),
             [
-                'spec.resourceClaims[0]: Invalid value: {"name":"gpu"}: must specify one of: `resourceClaimName`, '
+                'spec.resourceClaims[0]: Invalid value: {"Name":"gpu","ResourceClaimName":null,'
+                '"ResourceClaimTemplateName":null}: must specify one of: `resourceClaimName`, '
                 "`resourceClaimTemplateName`"
             ],
         ),

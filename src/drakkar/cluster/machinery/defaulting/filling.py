@@ -11,13 +11,13 @@ Json = dict[str, Any]
 Change = Callable[[Json], Json]
 
 
-def filled(obj: Json, defaults: Mapping[str, Any]) -> Json:
-    """The object with missing fields filled in; an empty text counts as missing where the default is a text."""
-    missing = {
-        name: value
-        for name, value in defaults.items()
-        if obj.get(name) is None or (obj[name] == "" and isinstance(value, str) and value)
-    }
+def filled(obj: Json, defaults: Mapping[str, Any], *, blank: bool = False) -> Json:
+    """The object with missing fields filled in.
+
+    A text that is still there although it is empty was set to that (Go's pointers); `blank`: except that these fields
+    are always there, so that an empty one counts as missing.
+    """
+    missing = {name: value for name, value in defaults.items() if obj.get(name) is None or (blank and obj[name] == "")}
     return {**obj, **missing} if missing else obj
 
 

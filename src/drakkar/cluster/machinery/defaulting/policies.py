@@ -17,7 +17,7 @@ def _binding(obj: Json) -> Json:
     def subject(value: Json) -> Json:
         return filled(value, {"apiGroup": _RBAC}) if value.get("kind") in ("User", "Group") else value
 
-    obj = part(obj, "roleRef", lambda reference: filled(reference, {"apiGroup": _RBAC}))
+    obj = part(obj, "roleRef", lambda reference: filled(reference, {"apiGroup": _RBAC}, blank=True))
     return each(obj, "subjects", subject)
 
 

@@ -94,7 +94,7 @@ def _job_spec(spec: Json) -> Json:
 
 def _failure_policy(policy: Json) -> Json:
     def rule(value: Json) -> Json:
-        return each(value, "onPodConditions", lambda pattern: filled(pattern, {"status": "True"}))
+        return each(value, "onPodConditions", lambda pattern: filled(pattern, {"status": "True"}, blank=True))
 
     return each(policy, "rules", rule)
 

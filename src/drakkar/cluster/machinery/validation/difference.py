@@ -15,7 +15,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-__all__ = ["difference"]
+__all__ = ["difference", "internal"]
 
 CONTEXT: Final = 3
 _ZEROES: Final = {"s": "", "b": False, "i": 0, "q": "0", "j": {}}
@@ -27,6 +27,11 @@ def difference(new: Mapping[str, Any], old: Mapping[str, Any], name: str = "PodS
     """The diff from `old` to `new`, both as on the wire and of the struct `name`; empty if they are equal."""
     before, after = _lines(old, name), _lines(new, name)
     return "".join(list(difflib.unified_diff(before, after, n=CONTEXT))[2:])
+
+
+def internal(value: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A value of the struct `name` as the server prints it: Go's names, every field."""
+    return _struct(value, name)
 
 
 def _lines(value: Mapping[str, Any], name: str) -> list[str]:

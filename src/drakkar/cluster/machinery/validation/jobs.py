@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from drakkar.api import metadata
-from drakkar.api.fields import FieldError, invalid, not_supported, required
-from drakkar.cluster.machinery.validation import job_failures, pods, values
+from drakkar.api.fields import FieldError, invalid, not_supported, required, too_long
+from drakkar.cluster.machinery.validation import job_failures, job_success, pods, values
 from drakkar.cluster.machinery.validation.schedules import schedule_complaint
+from drakkar.kube import names
 
 __all__ = ["CREATE", "UPDATE"]
 
@@ -67,9 +69,17 @@ def _check_spec(spec: Json, path: str) -> Found:
     found = [error for name in _COUNTS for error in values.check_non_negative(spec, name, path)]
     if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
         found.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
+    if spec.get("managedBy") is not None:
+        found += _check_manager(spec["managedBy"], f"{path}.managedBy")
     found += _check_mode(spec, path)
     if spec.get("podFailurePolicy") is not None:
         found += job_failures.check_failure_policy(spec, f"{path}.podFailurePolicy")
+    if spec.get("successPolicy") is not None:
+        found += job_success.check_success_policy(spec, f"{path}.successPolicy")
+    replacement = spec.get("podReplacementPolicy")
+    accepted = ("Failed",) if spec.get("podFailurePolicy") is not None else ("Failed", "TerminatingOrFailed")
+    if replacement is not None and replacement not in accepted:
+        found.append(not_supported(f"{path}.podReplacementPolicy", replacement, accepted))
     found += pods.check_template(spec.get("template") or {}, f"{path}.template")
     policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy") or ""
     place = f"{path}.template.spec.restartPolicy"
@@ -94,11 +104,57 @@ def _check_mode(spec: Json, path: str) -> Found:
         if (spec.get("parallelism") or 0) > 100_000:
             detail = "must be less than or equal to 100000 when completion mode is Indexed"
             found.append(invalid(f"{path}.parallelism", spec["parallelism"], detail))
+        found += _check_failed_indexes(spec, path)
     elif mode in (None, "NonIndexed"):
         for name in ("backoffLimitPerIndex", "maxFailedIndexes"):
             if spec.get(name) is not None:
                 found.append(invalid(f"{path}.{name}", spec[name], "requires indexed completion mode"))
     return found
+
+
+_MANY: Final = 100_000
+_MOST_FAILED_OF_MANY: Final = 10_000
+
+
+def _check_failed_indexes(spec: Json, path: str) -> Found:
+    completions, failed, parallelism = (spec.get(name) for name in ("completions", "maxFailedIndexes", "parallelism"))
+    place, at_most = f"{path}.maxFailedIndexes", "must be less than or equal to"
+    found: Found = []
+    if completions is not None and failed is not None and failed > completions:
+        found.append(invalid(place, failed, f"{at_most} completions"))
+    if failed is not None and failed > _MANY:
+        found.append(invalid(place, failed, f"{at_most} {_MANY}"))
+    if (completions or 0) <= _MANY or spec.get("backoffLimitPerIndex") is None:
+        return found
+    why = f"when completions are above {_MANY} and used with backoff limit per index"
+    if failed is None:
+        found.append(required(place, f"must be specified when completions is above {_MANY}"))
+    if (parallelism or 0) > _MOST_FAILED_OF_MANY:
+        found.append(invalid(f"{path}.parallelism", parallelism, f"{at_most} {_MOST_FAILED_OF_MANY} {why}"))
+    if (failed or 0) > _MOST_FAILED_OF_MANY:
+        found.append(invalid(place, failed, f"{at_most} {_MOST_FAILED_OF_MANY} {why}"))
+    return found
+
+
+def _check_manager(name: str, path: str) -> Found:
+    """Who looks after the job, as a path below a domain."""
+    host, _, rest = name.partition("/")
+    if not name:
+        return [required(path)]
+    if not host or not rest:
+        wrong = invalid(path, name, 'must be a domain-prefixed path (such as "acme.io/foo")')
+        return [wrong, *_check_length(name, path)]
+    found = [invalid(path, host, text) for text in names.dns_subdomain(host)]
+    if not _HTTP_PATH.fullmatch(rest):
+        found.append(invalid(path, rest, names.regex_complaint("Invalid path", _HTTP_PATH.pattern)))
+    return found + _check_length(name, path)
+
+
+def _check_length(name: str, path: str) -> Found:
+    return [too_long(path, 63)] if len(name.encode()) > 63 else []
+
+
+_HTTP_PATH: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+", re.ASCII)
 
 
 def _job_update(new: Json, old: Json) -> Found:
@@ -168,6 +224,8 @@ def _check_cron(spec: Json) -> Found:
     found += _check_spec(job, "spec.jobTemplate.spec")
     if job.get("selector") is not None:
         found.append(invalid("spec.jobTemplate.spec.selector", job["selector"], "`selector` will be auto-generated"))
+    if job.get("manualSelector"):
+        found.append(not_supported("spec.jobTemplate.spec.manualSelector", True, ("nil", "false")))
     for name in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
         found += values.check_non_negative(spec, name, "spec")
     return found if schedule else [*found, required("spec.schedule")]  # declared: told after what is checked by hand

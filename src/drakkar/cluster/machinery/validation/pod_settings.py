@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from drakkar.api.fields import FieldError, duplicate, invalid, not_supported, required
 from drakkar.cluster.machinery.validation import values
+from drakkar.cluster.machinery.validation.difference import internal
 from drakkar.kube import names
 
 __all__ = ["check_dns", "check_late", "check_security"]
@@ -71,14 +72,18 @@ def _seccomp(profile: Json | None, path: str) -> Found:
     if profile is None:
         return []
     kind, local = profile.get("type") or "", profile.get("localhostProfile")
+    found: Found = []
+    if not kind:
+        found.append(required(f"{path}.type", "type is required when seccompProfile is set"))
+    elif kind not in _PROFILES:
+        found.append(not_supported(f"{path}.type", kind, _PROFILES))
     if kind == "Localhost":
         if not local:
-            return [required(f"{path}.localhostProfile", "must be set when seccomp type is Localhost")]
+            found.append(required(f"{path}.localhostProfile", "must be set when seccomp type is Localhost"))
     elif local is not None:
-        return [invalid(f"{path}.localhostProfile", profile, "can only be set when seccomp type is Localhost")]
-    if not kind:
-        return [required(f"{path}.type", "type is required when seccompProfile is set")]
-    return [] if kind in _PROFILES else [not_supported(f"{path}.type", kind, _PROFILES)]
+        shown = internal(profile, "SeccompProfile")
+        found.append(invalid(f"{path}.localhostProfile", shown, "can only be set when seccomp type is Localhost"))
+    return found
 
 
 def check_dns(spec: Json, path: str) -> Found:
@@ -143,7 +148,7 @@ def check_late(spec: Json, path: str) -> Found:
     system = (spec.get("os") or {}).get("name")
     if spec.get("os") is not None:
         if not system:
-            found.append(required(f"{path}.os.name", "cannot be empty"))
+            found.append(required(f"{path}.os.name"))
         elif system not in _SYSTEMS:
             found.append(not_supported(f"{path}.os", system, _SYSTEMS))
     return found

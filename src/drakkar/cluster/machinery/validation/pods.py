@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from drakkar.api import metadata, shared
-from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required
+from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required, too_long
 from drakkar.cluster.machinery import recall
 from drakkar.cluster.machinery.validation import placement, pod_settings, values
 from drakkar.cluster.machinery.validation.containers import (
@@ -14,8 +14,9 @@ from drakkar.cluster.machinery.validation.containers import (
     check_containers,
     check_ephemeral_containers,
     check_init_containers,
+    check_resources,
 )
-from drakkar.cluster.machinery.validation.difference import difference
+from drakkar.cluster.machinery.validation.difference import difference, internal
 from drakkar.cluster.machinery.validation.volumes import check_volumes
 from drakkar.kube import names
 
@@ -121,7 +122,7 @@ def check_pod_spec(spec: Json, path: str) -> Found:
     found += pod_settings.check_dns(spec, path)
     found += _check_gates(spec.get("schedulingGates") or (), f"{path}.schedulingGates")
     found += placement.check_spreading(spec.get("topologySpreadConstraints") or (), f"{path}.topologySpreadConstraints")
-    return found + _check_names(spec, path) + pod_settings.check_late(spec, path)
+    return found + _check_host_name(spec, path) + _check_names(spec, path) + pod_settings.check_late(spec, path)
 
 
 def _check_choice(spec: Json, name: str, allowed: Sequence[str], path: str) -> Found:
@@ -147,10 +148,10 @@ def _check_claims(claims: Sequence[Json], path: str) -> Found:
         given = [field for field in ("resourceClaimName", "resourceClaimTemplateName") if claim.get(field) is not None]
         if len(given) == 2:
             detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-            found.append(invalid(place, dict(claim), detail))
+            found.append(invalid(place, internal(claim, "PodResourceClaim"), detail))
         elif not given:
             detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            found.append(invalid(place, dict(claim), detail))
+            found.append(invalid(place, internal(claim, "PodResourceClaim"), detail))
         for field in given:
             found += [invalid(f"{place}.{field}", claim[field], text) for text in names.dns_subdomain(claim[field])]
     return found
@@ -170,6 +171,14 @@ def _check_gates(gates: Sequence[Json], path: str) -> Found:
     return found
 
 
+def _check_host_name(spec: Json, path: str) -> Found:
+    name, place = spec.get("hostnameOverride"), f"{path}.hostnameOverride"
+    if name is None:
+        return []
+    found = [too_long(place, 64)] if len(name.encode()) > 64 else []
+    return found + [invalid(place, name, text) for text in names.dns_subdomain(name)]
+
+
 def _check_names(spec: Json, path: str) -> Found:
     found: Found = []
     for name in ("serviceAccountName", "nodeName"):
@@ -183,13 +192,14 @@ def _check_names(spec: Json, path: str) -> Found:
         if spec.get(name):
             found += shared.check_label(spec[name], f"{path}.{name}")
     found += placement.check_tolerations(spec.get("tolerations") or (), f"{path}.tolerations")
-    for name in ("priorityClassName", "runtimeClassName"):
-        if spec.get(name):
-            found += [invalid(f"{path}.{name}", spec[name], text) for text in names.dns_subdomain(spec[name])]
+    for name, given in (("priorityClassName", ""), ("runtimeClassName", None)):
+        value = spec.get(name, given)
+        if value != given:
+            found += [invalid(f"{path}.{name}", value, text) for text in names.dns_subdomain(value)]
     policy = spec.get("preemptionPolicy")
-    if policy is not None and policy not in ("PreemptLowerPriority", "Never"):
-        found.append(not_supported(f"{path}.preemptionPolicy", policy, ("PreemptLowerPriority", "Never")))
-    return found
+    if policy is not None:
+        found += values.check_preemption_policy(policy, f"{path}.preemptionPolicy")
+    return found + check_resources({"limits": spec.get("overhead")}, (), f"{path}.overhead")
 
 
 def check_pod_update(pod: Json, old: Json) -> Found:

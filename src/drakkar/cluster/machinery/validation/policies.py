@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from drakkar.api import metadata
-from drakkar.api.fields import FieldError, forbidden, invalid, not_supported, required
-from drakkar.cluster.machinery.validation import definitions, values
+from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required
+from drakkar.cluster.machinery.validation import definitions, placement, values
+from drakkar.cluster.machinery.validation.containers import check_resources
+from drakkar.cluster.machinery.validation.difference import internal
 from drakkar.kube import names
 
 __all__ = ["CREATE", "UPDATE"]
@@ -35,13 +37,11 @@ def _role(obj: Json) -> Found:
     found: Found = []
     for index, rule in enumerate(obj.get("rules") or ()):
         path = f"rules[{index}]"
-        if not rule.get("verbs"):
-            found.append(required(f"{path}.verbs"))
         if rule.get("nonResourceURLs"):
             if namespaced:
                 detail = "namespaced rules cannot apply to non-resource URLs"
                 found.append(invalid(f"{path}.nonResourceURLs", rule["nonResourceURLs"], detail))
-            elif rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
+            if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
                 detail = "rules cannot apply to both regular resources and non-resource URLs"
                 found.append(invalid(f"{path}.nonResourceURLs", rule["nonResourceURLs"], detail))
             continue
@@ -49,6 +49,25 @@ def _role(obj: Json) -> Found:
             found.append(required(f"{path}.apiGroups", "resource rules must supply at least one api group"))
         if not rule.get("resources"):
             found.append(required(f"{path}.resources", "resource rules must supply at least one resource"))
+    found += _check_aggregation(obj.get("aggregationRule"), "aggregationRule.clusterRoleSelectors")
+    # Declared: told after what is checked by hand.
+    return found + [
+        required(f"rules[{index}].verbs") for index, rule in enumerate(obj.get("rules") or ()) if not rule.get("verbs")
+    ]
+
+
+def _check_aggregation(aggregation: Json | None, path: str) -> Found:
+    if aggregation is None:
+        return []
+    selectors = aggregation.get("clusterRoleSelectors") or []
+    if not selectors:
+        return [required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil")]
+    found: Found = []
+    for index, selector in enumerate(selectors):
+        wrong = values.check_label_selector(selector, f"{path}[{index}]")
+        found += wrong
+        if wrong:
+            found.append(invalid(f"{path}[{index}]", None, "invalid label selector."))
     return found
 
 
@@ -66,12 +85,14 @@ def _binding(obj: Json) -> Found:
         found += [invalid("roleRef.name", reference["name"], text) for text in names.path_segment(reference["name"])]
     for index, subject in enumerate(obj.get("subjects") or ()):
         found += _check_subject(subject, f"subjects[{index}]", namespaced=obj.get("kind") == "RoleBinding")
-    return found
+    # Declared: told after what is checked by hand.
+    nameless = [index for index, subject in enumerate(obj.get("subjects") or ()) if not subject.get("name")]
+    return found + [required(f"subjects[{index}].name") for index in nameless]
 
 
 def _check_subject(subject: Json, path: str, *, namespaced: bool) -> Found:
     name, kind, group = subject.get("name") or "", subject.get("kind") or "", subject.get("apiGroup") or ""
-    found = [] if name else [required(f"{path}.name")]
+    found: Found = []
     if kind == "ServiceAccount":
         if name:
             found += [invalid(f"{path}.name", name, text) for text in names.dns_subdomain(name)]
@@ -106,9 +127,7 @@ def _priority(obj: Json) -> Found:
         detail = f"maximum allowed value of a user defined priority is {HIGHEST_PRIORITY}"
         found.append(forbidden("value", detail))
     policy = obj.get("preemptionPolicy")
-    if policy not in (None, "PreemptLowerPriority", "Never"):
-        found.append(not_supported("preemptionPolicy", policy, ("PreemptLowerPriority", "Never")))
-    return found
+    return found if policy is None else found + values.check_preemption_policy(policy, "preemptionPolicy")
 
 
 def _priority_update(new: Json, old: Json) -> Found:
@@ -124,7 +143,8 @@ def _budget(obj: Json) -> Found:
     low, high = spec.get("minAvailable"), spec.get("maxUnavailable")
     found: Found = []
     if low is not None and high is not None:
-        found.append(invalid("spec", dict(spec), "minAvailable and maxUnavailable cannot be both set"))
+        shown = {name[0].upper() + name[1:]: spec.get(name) for name in _BUDGET}
+        found.append(invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set"))
     for name, value in (("minAvailable", low), ("maxUnavailable", high)):
         if value is not None:
             found += values.check_percentage(value, f"spec.{name}")
@@ -136,11 +156,26 @@ def _budget(obj: Json) -> Found:
     return found + values.check_label_selector(spec.get("selector"), "spec.selector")
 
 
+#: The fields of a budget's spec in the order of the server's type.
+_BUDGET: Final = ("minAvailable", "selector", "maxUnavailable", "unhealthyPodEvictionPolicy")
+
+
 def _runtime_class(obj: Json) -> Found:
-    name = obj.get("handler") or ""
+    name, scheduling = obj.get("handler") or "", obj.get("scheduling") or {}
+    found = check_resources({"limits": (obj.get("overhead") or {}).get("podFixed")}, (), "overhead")
+    found += metadata.check_labels(scheduling.get("nodeSelector"), "scheduling.nodeSelector")
+    tolerations = scheduling.get("tolerations") or []
+    found += placement.check_tolerations(tolerations, "scheduling.tolerations")
+    seen: list[list[Any]] = []
+    for index, toleration in enumerate(tolerations):
+        key = [toleration.get(part) or "" for part in ("key", "operator", "value", "effect")]
+        if key in seen:
+            found.append(duplicate(f"scheduling.tolerations[{index}]", internal(toleration, "Toleration")))
+        seen.append(key)
+    # Declared: told after what is checked by hand.
     if not name:
-        return [required("handler")]
-    return [invalid("handler", name, text) for text in names.dns_label(name)]
+        return [*found, required("handler")]
+    return found + [invalid("handler", name, text) for text in names.dns_label(name, unit="bytes")]
 
 
 def _runtime_class_update(new: Json, old: Json) -> Found:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from drakkar.api import metadata, shared
-from drakkar.api.fields import FieldError, forbidden, invalid, required
+from drakkar.api.fields import FieldError, forbidden, invalid, not_supported, required
 from drakkar.kube import names
 from drakkar.kube.quantity import Quantity
 
@@ -20,6 +20,7 @@ __all__ = [
     "check_port",
     "check_port_name",
     "check_port_or_name",
+    "check_preemption_policy",
     "check_quantity",
     "check_quota_resource",
     "check_resource_name",
@@ -182,6 +183,14 @@ def check_container_resource(name: str, path: str) -> Found:
 def overcommits(name: str) -> bool:
     """Whether requests of a resource may be below its limits."""
     return ("/" not in name or "kubernetes.io/" in name) and not name.startswith("hugepages-")
+
+
+def check_preemption_policy(policy: str, path: str) -> Found:
+    """Whether pods of a priority may make others go."""
+    if not policy:
+        return [required(path)]
+    accepted = ("PreemptLowerPriority", "Never")
+    return [] if policy in accepted else [not_supported(path, policy, accepted)]
 
 
 def check_label_selector(selector: Json | None, path: str) -> Found:
