@@ -28,7 +28,7 @@ def allocate(call: Call, operation: str, obj: Value, old: Value | None) -> Value
     spec = {**(obj.get("spec") or {})}
     before = (old or {}).get("spec") or {}
     if spec.get("type") == "ExternalName":
-        if before.get("clusterIP") == spec.get("clusterIP"):
+        if before and before.get("clusterIP") == spec.get("clusterIP"):
             for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
                 spec.pop(name, None)
         return {**obj, "spec": spec}
@@ -41,7 +41,25 @@ def allocate(call: Call, operation: str, obj: Value, old: Value | None) -> Value
         _set_node_ports(call, obj, spec, before)
     elif before.get("type") in _WITH_NODE_PORTS:
         spec["ports"] = [_without_node_port(port, before) for port in spec.get("ports") or ()]
+    _set_health_port(call, obj, spec, before)
     return {**obj, "spec": spec}
+
+
+def _set_health_port(call: Call, obj: Value, spec: Value, before: Value) -> None:
+    """A port for balancers to ask a node whether it has pods of the service."""
+    if spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local":
+        if not spec.get("healthCheckNodePort"):
+            taken = _taken_ports(call, obj) | {port.get("nodePort") for port in spec.get("ports") or ()}
+            free = next((one for one in NODE_PORTS if one not in taken), None)
+            spec["healthCheckNodePort"] = before.get("healthCheckNodePort") or free
+    elif before.get("healthCheckNodePort") == spec.get("healthCheckNodePort"):
+        spec.pop("healthCheckNodePort", None)
+
+
+def _taken_ports(call: Call, obj: Value) -> set[int | None]:
+    others = _others(call, obj)
+    taken = {port.get("nodePort") for other in others for port in other.get("ports") or ()}
+    return taken | {other.get("healthCheckNodePort") for other in others}
 
 
 def _set_address(call: Call, obj: Value, spec: Value, before: Value) -> None:
@@ -50,8 +68,10 @@ def _set_address(call: Call, obj: Value, spec: Value, before: Value) -> None:
         wanted = before.get("clusterIP") or _free_address(call, obj)
     elif wanted not in ("None", before.get("clusterIP")):
         _check_address(call, obj, wanted)
+    given = spec.get("clusterIPs") or []  # what contradicts itself is for validation to judge
     spec["clusterIP"] = wanted
-    spec["clusterIPs"] = [wanted]
+    if before or not given or (given[0] == wanted and (wanted != "None" or len(given) == 1)):
+        spec["clusterIPs"] = [wanted]
 
 
 def _others(call: Call, obj: Value) -> list[Value]:
@@ -90,7 +110,7 @@ def _check_address(call: Call, obj: Value, wanted: str) -> None:
 
 def _set_node_ports(call: Call, obj: Value, spec: Value, before: Value) -> None:
     kept = {_port_key(port): port.get("nodePort") for port in before.get("ports") or ()}
-    taken = {port.get("nodePort") for other in _others(call, obj) for port in other.get("ports") or ()}
+    taken = _taken_ports(call, obj)
     ports = []
     for index, port in enumerate(spec.get("ports") or ()):
         number = port.get("nodePort") or kept.get(_port_key(port))

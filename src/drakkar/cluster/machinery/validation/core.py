@@ -15,6 +15,7 @@ from drakkar.cluster.machinery.validation import (
     pod_status,
     pod_subresources,
     pods,
+    services,
     values,
     workloads,
 )
@@ -197,67 +198,6 @@ def _fixed_part(claim: Json) -> Json:
     return {**spec, "resources": {**(spec.get("resources") or {}), "requests": requests}}
 
 
-_SERVICE_TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-
-
-def _service(obj: Json) -> Found:
-    spec = obj.get("spec") or {}
-    kind, ports = spec.get("type") or "", spec.get("ports") or []
-    found: Found = []
-    if not ports and spec.get("clusterIP") != "None" and kind != "ExternalName":
-        found.append(required("spec.ports"))
-    if kind == "ExternalName":
-        name = (spec.get("externalName") or "").removesuffix(".")
-        if name:
-            found += [invalid("spec.externalName", name, text) for text in names.dns_subdomain(name)]
-        else:
-            found.append(required("spec.externalName"))
-    seen: set[str] = set()
-    for index, port in enumerate(ports):
-        found += _check_service_port(port, f"spec.ports[{index}]", named=len(ports) > 1, seen=seen)
-    found += metadata.check_labels(spec.get("selector"), "spec.selector")
-    if spec.get("sessionAffinity") not in ("ClientIP", "None"):
-        found.append(not_supported("spec.sessionAffinity", spec.get("sessionAffinity"), ("ClientIP", "None")))
-    if kind not in _SERVICE_TYPES:
-        found.append(not_supported("spec.type", kind, _SERVICE_TYPES) if kind else required("spec.type"))
-    return found + _check_unique_ports(ports)
-
-
-def _check_service_port(port: Json, path: str, *, named: bool, seen: set[str]) -> Found:
-    name = port.get("name") or ""
-    found: Found = []
-    if named and not name:
-        found.append(required(f"{path}.name"))
-    elif name:
-        found += [invalid(f"{path}.name", name, text) for text in names.dns_label(name)]
-        if name in seen:
-            found.append(duplicate(f"{path}.name", name))
-        seen.add(name)
-    found += values.check_port(port.get("port") or 0, f"{path}.port")
-    if port.get("protocol") not in ("SCTP", "TCP", "UDP"):
-        found.append(not_supported(f"{path}.protocol", port.get("protocol") or "", ("SCTP", "TCP", "UDP")))
-    return found + values.check_port_or_name(port.get("targetPort"), f"{path}.targetPort")
-
-
-def _check_unique_ports(ports: Any) -> Found:
-    found: Found = []
-    seen: set[tuple[Any, Any]] = set()
-    for index, port in enumerate(ports):
-        key = (port.get("protocol"), port.get("port"))
-        if key in seen:
-            found.append(duplicate(f"spec.ports[{index}]", {"protocol": key[0], "port": key[1]}))
-        seen.add(key)
-    return found
-
-
-def _service_update(new: Json, old: Json) -> Found:
-    found: Found = []
-    spec, before = new.get("spec") or {}, old.get("spec") or {}
-    if before.get("clusterIP") and before["clusterIP"] != spec.get("clusterIP") and spec.get("type") != "ExternalName":
-        found.append(invalid("spec.clusterIPs[0]", [spec.get("clusterIP")], "may not change once set"))
-    return found + _service(new)
-
-
 def _event(obj: Json) -> Found:
     namespace = (obj.get("metadata") or {}).get("namespace") or ""
     about = (obj.get("involvedObject") or {}).get("namespace") or ""
@@ -307,7 +247,7 @@ CREATE: Final[dict[str, Callable[[Json], Found]]] = {
     "ResourceQuota": limits.check_quota,
     "Secret": _secret,
     "PersistentVolumeClaim": _volume_claim,
-    "Service": _service,
+    "Service": services.check_service,
 }
 UPDATE: Final[dict[tuple[str, str], Callable[[Json, Json], Found]]] = {
     ("ConfigMap", ""): _config_map_update,
@@ -327,5 +267,5 @@ UPDATE: Final[dict[tuple[str, str], Callable[[Json, Json], Found]]] = {
     ("ResourceQuota", "status"): limits.check_quota_status,
     ("PersistentVolumeClaim", ""): _volume_claim_update,
     ("Secret", ""): _secret_update,
-    ("Service", ""): _service_update,
+    ("Service", ""): services.check_service_update,
 }
