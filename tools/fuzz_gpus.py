@@ -44,6 +44,7 @@ _FIGURES = ("copy", "decoders", "encoders", "jpeg", "ofa")
 class Room:
     """The room as a race wants it; the library is compiled when it is first asked for."""
 
+    BATCH = 10  # slow: for each function nvpci reads its whole database of names
     MODULES = MODULES
     UNTRACED = UNTRACED
 

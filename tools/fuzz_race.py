@@ -77,6 +77,7 @@ class Race:
             else map(self.room.random_case, count(seed))
         )
         self.systematic = systematic
+        self.size: int = getattr(self.room, "BATCH", BATCH)
         self.seed = self.first = seed
         self.seconds = 0.0
         self.ended = False
@@ -253,7 +254,7 @@ def race(names: list[str], seconds: float, seed: int, *, everything: bool = Fals
             tracing = False
         behind = min((one for one in races if not one.ended), key=lambda one: one.seconds)
         # Small batches first, so that also a short race sees both rooms while it traces.
-        for case, tree in behind.batch(BATCH if behind.seconds > 2 else 10):
+        for case, tree in behind.batch(behind.size if behind.seconds > 2 else 10):
             if not everything:
                 tracer.stop()
                 behind.show(behind.smallest(case, tree))

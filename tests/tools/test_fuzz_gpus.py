@@ -7,6 +7,7 @@ import pytest
 
 from tests.conftest import missing
 from tools.fuzz_gpus import Room
+from tools.fuzz_gpus_mutants import MUTANTS, noticed
 from tools.oracles import CACHE, Oracle, OracleError
 
 Json = dict[str, Any]
@@ -45,6 +46,12 @@ def test_a_case_gets_smaller_and_keeps_its_versions() -> None:
     for less, _ in room.smaller(case):
         assert less != case
         assert [line.partition("\t")[0] for line in less["machine"].splitlines()[:2]] == ["driver", "cuda"]
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("name", MUTANTS)
+def test_machines_notice_what_is_broken_on_purpose(name: str) -> None:
+    assert noticed(name, seconds=60) > 0
 
 
 def test_nvidias_and_kubernetes_libraries_make_the_same_of_random_machines() -> None:

@@ -103,8 +103,12 @@ def pci_gpus(root: Path) -> list[str] | None:
         for address in addresses(bus)
         if read(bus / address / "vendor").strip() == VENDOR
         and read(bus / address / "class").strip()[:6] in _DISPLAY_CLASSES
-        and not (bus / address / "physfn").is_symlink()
+        and not _is_virtual(bus / address)
     ]
+
+
+def _is_virtual(function: Path) -> bool:
+    return (function / "physfn").is_symlink()
 
 
 def character_majors(root: Path) -> dict[str, int]:
