@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import os
 import random
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from drakkar.vendors.nvidia.nvml_machine import NvmlMachine
 from drakkar.vendors.nvidia.passthrough import functions, with_passthrough
 from drakkar.vendors.nvidia.published import PublishOptions, published_pool
 from tests.vendors import nvml
+from tools.oracles import OracleError
 
 Json = dict[str, Any]
 
@@ -50,7 +52,9 @@ class Room:
 
     @property
     def ARGUMENTS(self) -> tuple[str, str]:
-        """The library to serve machines with, and where it finds out which."""
+        """The library to serve machines with, and where it finds out which. OracleError: nothing can compile it."""
+        if not (shutil.which("cc") or shutil.which("gcc")):
+            raise OracleError("the race about GPUs needs a C compiler (Debian: apt-get install gcc libc6-dev)")
         return str(nvml.compiled()), nvml.VARIABLE
 
     def random_case(self, seed: int) -> tuple[Json, None]:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import missing
+from tools import fuzz_gpus
 from tools.fuzz_gpus import Room
 from tools.fuzz_gpus_mutants import MUTANTS, noticed
 from tools.oracles import CACHE, Oracle, OracleError
@@ -38,6 +39,12 @@ def test_any_other_value_and_a_missing_device_are_differences() -> None:
     theirs["devices"].pop(0)
     assert room.difference(mine, theirs) == f"devices {first['name']}"
     assert room.difference(mine, {"error": "brand 77 is none"}) == ""
+
+
+def test_a_machine_without_a_compiler_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzz_gpus.shutil, "which", lambda name: None)
+    with pytest.raises(OracleError, match="apt-get install gcc"):
+        _ = Room().ARGUMENTS
 
 
 def test_a_case_gets_smaller_and_keeps_its_versions() -> None:
