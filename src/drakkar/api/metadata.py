@@ -114,7 +114,7 @@ def check_template(meta: Meta, path: str) -> Found:
     found = check_annotations(meta.get("annotations"), f"{path}.annotations")
     found += check_labels(meta.get("labels"), f"{path}.labels")
     for name in _NOT_IN_TEMPLATES:
-        if meta.get(name):
+        if meta.get(name) or (name == "deletionGracePeriodSeconds" and meta.get(name) is not None):
             found.append(forbidden(f"{path}.{'uID' if name == 'uid' else name}", "cannot be set"))
     return found
 

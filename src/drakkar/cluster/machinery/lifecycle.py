@@ -299,6 +299,17 @@ def _create_service_account(account: Json) -> Json:
     return {**account, "secrets": [{"name": secret["name"]} if "name" in secret else {} for secret in secrets]}
 
 
+#: Fields of features that are off: dropped unless the stored object has one.
+_COORDINATED: Final = ("strategy", "preferredHolder")
+
+
+def _without_coordination(lease: Json, old: Json | None = None) -> Json:
+    spec, before = lease.get("spec") or {}, (old or {}).get("spec") or {}
+    if not any(name in spec for name in _COORDINATED) or any(name in before for name in _COORDINATED):
+        return lease
+    return {**lease, "spec": {name: value for name, value in spec.items() if name not in _COORDINATED}}
+
+
 def _create_definition(definition: Json) -> Json:
     return _with_stored_versions(definition, [])
 
@@ -327,6 +338,7 @@ _CREATE: Final[dict[tuple[str, str], Callable[[Json], Json]]] = {
     ("apiextensions.k8s.io", "CustomResourceDefinition"): _create_definition,
     ("apps", "DaemonSet"): _create_daemon_set,
     ("batch", "Job"): _create_job,
+    ("coordination.k8s.io", "Lease"): _without_coordination,
 }
 _UPDATE: Final[dict[tuple[str, str, str], Callable[[Json, Json], Json]]] = {
     ("", "Pod", ""): _update_pod,
@@ -338,5 +350,6 @@ _UPDATE: Final[dict[tuple[str, str, str], Callable[[Json, Json], Json]]] = {
     ("", "Secret", ""): _update_secret,
     ("apiextensions.k8s.io", "CustomResourceDefinition", ""): _update_definition,
     ("apps", "DaemonSet", ""): _update_daemon_set,
+    ("coordination.k8s.io", "Lease", ""): _without_coordination,
     ("apps", "Deployment", "status"): _update_deployment_status,
 }

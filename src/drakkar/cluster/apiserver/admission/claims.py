@@ -22,17 +22,20 @@ _GROUP: Final = "resource.k8s.io"
 
 
 def admin_access(call: Call, operation: str, obj: Value, old: Value | None) -> list[FieldError]:
-    """One error per request that asks for administrative access in a namespace without the label."""
+    """An error about the first request that asks for administrative access in a namespace without the label.
+
+    Also in a template the original calls its place `spec.devices`.
+    """
     if call.subresource is not None or (operation == "UPDATE" and old is not None and _specs(old) == _specs(obj)):
         return []
-    path, spec = ("spec.spec", (obj.get("spec") or {}).get("spec")) if _is_template(obj) else ("spec", obj.get("spec"))
+    spec = (obj.get("spec") or {}).get("spec") if _is_template(obj) else obj.get("spec")
     requests = ((spec or {}).get("devices") or {}).get("requests") or ()
     found = [index for index, request in enumerate(requests) if (request.get("exactly") or {}).get("adminAccess")]
     if not found or _is_admin_namespace(call):
         return []
     return [
-        FieldError("FieldValueForbidden", f"{path}.devices.requests[{index}].adminAccess", _ADMIN_DETAIL)
-        for index in found
+        FieldError("FieldValueForbidden", f"spec.devices.requests[{index}].adminAccess", _ADMIN_DETAIL)
+        for index in found[:1]
     ]
 
 
@@ -49,7 +52,7 @@ def admin_access_of_status(call: Call, operation: str, obj: Value, old: Value | 
         return []
     return [
         FieldError("FieldValueForbidden", f"status.allocation.devices.results[{index}].adminAccess", _ADMIN_DETAIL)
-        for index in found
+        for index in found[:1]
     ]
 
 
