@@ -21,9 +21,9 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 from tools.realkube import images
@@ -66,9 +66,18 @@ class RealCluster:
         binaries: the folder that `tools.realkube.build.build` returns.
         node: the node's name.
         only: start these parts only (a driver's socket needs no kubelet); all by default.
+        arguments: more arguments by part.
     """
 
-    def __init__(self, binaries: Path, node: str = "gpu-node", *, only: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        binaries: Path,
+        node: str = "gpu-node",
+        *,
+        only: tuple[str, ...] = (),
+        arguments: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    ) -> None:
+        self._arguments = arguments
         self.layout = Layout.make(Path(tempfile.mkdtemp(prefix="rk-")), binaries, node)  # short: sockets lie in it
         self.node = node
         self._parts = {part.name: part for part in PARTS if not only or part.name in only}
@@ -106,7 +115,7 @@ class RealCluster:
         part = self._parts[name]
         with self.layout.log(name).open("ab") as log:
             self._running[name] = subprocess.Popen(
-                [self.layout.binaries / name, *part.arguments(self.layout)],
+                [self.layout.binaries / name, *part.arguments(self.layout), *self._arguments.get(name, ())],
                 env=environment(self.layout),
                 stdin=subprocess.DEVNULL,
                 stdout=log,

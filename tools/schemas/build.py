@@ -8,6 +8,7 @@ first used.
     go mod download -json k8s.io/kubernetes@v1.37.2        # prints "Dir"
     cd reflection && go run . > /tmp/types.json && cd ..
     python build.py /tmp/types.json DIR ../../src/drakkar/cluster/machinery/data
+    cd ../.. && python -m tools.schemas.enums              # the values of enumerations, from a running API server
 """
 
 from __future__ import annotations

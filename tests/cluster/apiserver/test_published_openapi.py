@@ -29,7 +29,7 @@ AS_KUBERNETES = (
     "resourceVersion should not be set on objects to be created",
     "target.name: Required value",
     "target.kind: Unsupported value",
-    "does not proxy HTTP",
+    "serve no HTTP",
     "failed to create typed patch object",
 )
 

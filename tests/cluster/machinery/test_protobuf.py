@@ -102,6 +102,14 @@ def test_bytes_of_another_encoder() -> None:
     assert found["data"] == {"a": "b"}
 
 
+def test_a_time_without_bytes_is_none() -> None:
+    # What client-go sends for `metav1.Time{}`: ConfigMap{metadata{name "c", creationTimestamp (field 8) {}}}
+    meta = b"\x0a\x02v1\x12\x09ConfigMap"
+    raw = bytes.fromhex("0a050a01634200")
+    body = b"k8s\x00\x0a" + bytes([len(meta)]) + meta + b"\x12" + bytes([len(raw)]) + raw + b"\x1a\x00\x22\x00"
+    assert protobuf.decode(body)["metadata"] == {"name": "c"}
+
+
 def test_unknown_fields_are_skipped() -> None:
     raw = bytes.fromhex("0a030a0163" + "f8ff0301" + "fa ff 03 01 78".replace(" ", ""))
     meta = b"\x0a\x02v1\x12\x09ConfigMap"

@@ -9,7 +9,7 @@ from drakkar.cluster.apiserver import answers
 from drakkar.cluster.apiserver.authorization import Attributes, Decision
 from drakkar.cluster.apiserver.bodies import object_body
 from drakkar.cluster.apiserver.calls import Answer, Call
-from drakkar.cluster.apiserver.identities import MASTERS, User
+from drakkar.cluster.apiserver.identities import User
 from drakkar.cluster.apiserver.options import check_write
 
 Value = dict[str, Any]
@@ -74,9 +74,6 @@ def _rules(call: Call, spec: Value) -> Value:
     namespace = spec.get("namespace", "")
     resources: list[Value] = []
     paths: list[Value] = []
-    if MASTERS in call.user.groups:
-        resources.append({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]})
-        paths.append({"verbs": ["*"], "nonResourceURLs": ["*"]})
     grants, missing = call.server.authorizer.grants(call.user)
     for grant in grants:
         if grant.namespace and grant.namespace != namespace:

@@ -34,6 +34,8 @@ class DisruptionBudgets(Controller):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
+        self._recorder = context.recorder("controllermanager")
+        self._idle: dict[Key, str] = {}  # budgets without pods, in the version that was told of
         self._budgets = self.watch(POD_DISRUPTION_BUDGETS, self.enqueue)
         self._budgets.add_index("namespace", namespace_index)
         self._pods = self.watch(PODS, self._on_member)
@@ -53,6 +55,7 @@ class DisruptionBudgets(Controller):
     async def reconcile(self, key: Key) -> float | None:
         budget = self._budgets.get(*key)
         if budget is None:
+            self._idle.pop(key, None)
             return None
         selector = LabelSelector.from_object((budget.get("spec") or {}).get("selector"))
         members = [
@@ -60,6 +63,11 @@ class DisruptionBudgets(Controller):
             for pod in self._pods.by_index("namespace", key[0])
             if selector.matches(pod["metadata"].get("labels") or {}) and not pods.is_finished(pod)
         ]
+        version = budget["metadata"]["resourceVersion"]
+        if not members and self._idle.get(key) != version:
+            self._idle[key] = version
+            about = {**budget, "apiVersion": "policy/v1", "kind": "PodDisruptionBudget"}
+            self._recorder.record(about, "Normal", "NoPods", "No matching pods found")
         status, wait = self._status(budget, members)
         if status != (budget.get("status") or {}):
             try:

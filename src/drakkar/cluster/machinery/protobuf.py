@@ -147,7 +147,7 @@ def _message(data: memoryview, struct: Struct, depth: int) -> dict[str, Any]:
         elif kind.code == "K":
             key, item = _entry(_as_bytes(value), kind.item, depth)
             result.setdefault(field.name, {})[key] = item
-        else:
+        elif kind.code not in "TM" or len(_as_bytes(value)):  # no bytes are Go's zero time, which JSON leaves out
             result[field.name] = _single(value, kind, depth)
     return result
 
