@@ -54,14 +54,15 @@ def check_claim_update(claim: Json, old: Json) -> Found:
 def check_template(template: Json, old: Json | None = None) -> Found:
     """A template, new or changed; its spec may not differ."""
     meta, spec = template.get("metadata") or {}, template.get("spec") or {}
-    if old is not None:
-        found = metadata.check_update(meta, old.get("metadata") or {})
-        found += metadata.check_qualified_finalizers(meta)
-        return found + metadata.check_immutable(spec, old.get("spec"), "spec")
     found = metadata.check_create(meta, namespaced=True, name_check=names.dns_subdomain)
     found += metadata.check_qualified_finalizers(meta)
     found += metadata.check_template(spec.get("metadata") or {}, "spec.metadata")
-    return found + check_claim_spec(spec.get("spec") or {}, "spec.spec")
+    found += check_claim_spec(spec.get("spec") or {}, "spec.spec")
+    if old is not None:
+        found += metadata.check_update(meta, old.get("metadata") or {})
+        found += metadata.check_qualified_finalizers(meta)
+        found += metadata.check_immutable(spec, old.get("spec"), "spec")
+    return found
 
 
 def check_claim_spec(spec: Json, path: str) -> Found:

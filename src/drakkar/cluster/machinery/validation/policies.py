@@ -111,7 +111,9 @@ def _check_subject(subject: Json, path: str, *, namespaced: bool) -> Found:
 def _binding_update(new: Json, old: Json) -> Found:
     found = _binding(new)
     if new.get("roleRef") != old.get("roleRef"):
-        found.append(invalid("roleRef", new.get("roleRef"), "field is immutable"))
+        role = new.get("roleRef") or {}
+        shown = {"APIGroup": role.get("apiGroup") or "", "Kind": role.get("kind") or "", "Name": role.get("name") or ""}
+        found.append(invalid("roleRef", shown, "field is immutable"))
     return found
 
 
