@@ -145,5 +145,6 @@ def test_what_is_not_there_is_said(echo: int) -> None:
         assert stranger.status == 403
         await world.made("/api/v1/nodes", {"metadata": {"name": "n1"}})
         assert (await world.get("/api/v1/nodes/n1/proxy/metrics")).status == 501
+        assert (await world.get("/api/v1/nodes/none/proxy/metrics")).status == 404
 
     asyncio.run(main())

@@ -59,9 +59,11 @@ def _query(call: Call) -> str:
 
 def _parts(call: Call) -> tuple[str, str, str]:
     """Scheme, name and port of `name`, `name:port`, `scheme:name:port`. Raises `StatusError` 400."""
-    if call.row.plural == "nodes":
-        raise statuses.not_implemented("nodes of this cluster serve no HTTP")
     parts = call.name.split(":")
+    if call.row.plural == "nodes":
+        if call.collection.get(call.key(parts[len(parts) // 2 if len(parts) == 3 else 0])) is None:
+            raise statuses.not_found("", "nodes", call.name)
+        raise statuses.not_implemented("nodes of this cluster serve no HTTP")
     if len(parts) < 3:
         parts = ["", *parts]
     if len(parts) < 3:
