@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from drakkar.cluster.controllers import job_pods
 from drakkar.cluster.controllers.job_pods import FINALIZER, format_indexes, parse_indexes
 from drakkar.cluster.controllers.jobs import Jobs
 from drakkar.kube.resources import JOBS, PODS
@@ -181,3 +182,26 @@ def test_a_crash_between_two_steps_counts_once() -> None:
 def test_index_ranges(text: str, indexes: set[int]) -> None:
     assert parse_indexes(text) == indexes
     assert format_indexes(indexes) == text
+
+
+@pytest.mark.parametrize(
+    ("rules", "succeeded", "told"),
+    [
+        ([{"succeededIndexes": "0,2-3"}], {0, 2, 3}, "Matched rules at index 0"),
+        ([{"succeededIndexes": "0,2-3"}], {0, 2}, ""),
+        ([{"succeededIndexes": "0,2-3", "succeededCount": 2}], {1, 2, 3}, "Matched rules at index 0"),
+        ([{"succeededCount": 3}, {"succeededIndexes": "1"}], {1}, "Matched rules at index 1"),
+        ([{"succeededCount": 1}], set(), ""),
+    ],
+)
+def test_success_policies(rules: list[dict[str, Any]], succeeded: set[int], told: str) -> None:
+    assert job_pods.success_rule({"spec": {"successPolicy": {"rules": rules}}}, succeeded) == told
+
+
+def test_an_index_fails_after_its_own_limit() -> None:
+    job = {"spec": {"backoffLimitPerIndex": 1}}
+    first = {"metadata": {"name": "p", "namespace": "d"}, "status": {"phase": "Failed"}}
+    assert not job_pods.fails_index(first, job)
+    second = {**first, "metadata": {**first["metadata"], "annotations": {job_pods.FAILURES: "1"}}}
+    assert job_pods.fails_index(second, job)
+    assert not job_pods.fails_index(second, {"spec": {}})

@@ -15,6 +15,8 @@ Object = dict[str, Any]
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
+FAILURES = "batch.kubernetes.io/job-index-failure-count"
+IGNORED_FAILURES = "batch.kubernetes.io/job-index-ignored-failure-count"
 _LABELS = {
     "batch.kubernetes.io/controller-uid": "uid",
     "controller-uid": "uid",
@@ -27,8 +29,14 @@ def is_indexed(job: Mapping[str, Any]) -> bool:
     return bool(job["spec"].get("completionMode") == "Indexed")
 
 
-def make_pod(job: Object, index: int | None) -> Object:
-    """A pod to create, for completion `index` of an indexed job."""
+def limit_per_index(job: Mapping[str, Any]) -> int | None:
+    """How often each index may fail (KEP-3850), None if only the whole job is limited."""
+    limit = job["spec"].get("backoffLimitPerIndex")
+    return None if limit is None else int(limit)
+
+
+def make_pod(job: Object, index: int | None, replaced: Mapping[str, Any] | None = None) -> Object:
+    """A pod to create, for completion `index` of an indexed job, after `replaced` failed."""
     pod = pods.from_template(job["spec"]["template"], job, JOBS)
     metadata = pod["metadata"]
     marks = {label: job["metadata"][field] for label, field in _LABELS.items()}
@@ -39,11 +47,48 @@ def make_pod(job: Object, index: int | None) -> Object:
         metadata["generateName"] = name + "-"
         metadata["labels"][INDEX] = str(index)
         metadata["annotations"] = {**(metadata.get("annotations") or {}), INDEX: str(index)}
+        if limit_per_index(job) is not None:
+            metadata["annotations"] |= _failure_counts(job, replaced)
         pod["spec"]["hostname"] = name
         for kind in ("containers", "initContainers"):
             if pod["spec"].get(kind):
                 pod["spec"][kind] = [_with_index_variable(one) for one in pod["spec"][kind]]
     return pod
+
+
+def _failure_counts(job: Object, replaced: Mapping[str, Any] | None) -> dict[str, str]:
+    counted, ignored = 0, 0
+    if replaced is not None:
+        counted, ignored = failures_of(replaced), failures_of(replaced, IGNORED_FAILURES)
+        if ignored_by_policy(replaced, job)[0] == "Ignore":
+            ignored += 1
+        else:
+            counted += 1
+    return {FAILURES: str(counted)} | ({IGNORED_FAILURES: str(ignored)} if ignored else {})
+
+
+def failures_of(pod: Mapping[str, Any], annotation: str = FAILURES) -> int:
+    """How often the pod's index had failed when the pod was made."""
+    text = (pod["metadata"].get("annotations") or {}).get(annotation) or "0"
+    return int(text) if text.isdecimal() else 0
+
+
+def fails_index(pod: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
+    """Whether the end of this failed pod is the end of its index."""
+    limit = limit_per_index(job)
+    action = ignored_by_policy(pod, job)[0]
+    return limit is not None and (action == "FailIndex" or (action != "Ignore" and failures_of(pod) >= limit))
+
+
+def success_rule(job: Mapping[str, Any], succeeded: set[int]) -> str:
+    """What Kubernetes says of the first rule of the success policy (KEP-3998) that is met; empty if none is."""
+    for number, rule in enumerate((job["spec"].get("successPolicy") or {}).get("rules") or ()):
+        wanted = parse_indexes(rule["succeededIndexes"]) if rule.get("succeededIndexes") else None
+        counted = succeeded if wanted is None else succeeded & wanted
+        count = rule.get("succeededCount")
+        if (wanted is not None and wanted <= succeeded) or (count is not None and len(counted) >= int(count)):
+            return f"Matched rules at index {number}"
+    return ""
 
 
 def index_of(pod: Mapping[str, Any]) -> int | None:

@@ -35,6 +35,8 @@ class _Tally:
     succeeded: int = 0
     failed: int = 0
     completed: set[int] = field(default_factory=set)
+    ruined: set[int] = field(default_factory=set)
+    """Indexes that failed for good."""
 
 
 class Jobs(Controller):
@@ -47,7 +49,7 @@ class Jobs(Controller):
         super().__init__(context)
         self._recorder = context.recorder(self.name)
         self._expected = Expectations(context.clock)
-        self._failures: dict[str, tuple[int, float]] = {}
+        self._failures: dict[str, dict[int | None, tuple[int, float]]] = {}
         self._jobs = self.watch(JOBS, self._on_job)
         self._pods = self.watch(PODS, self._on_pod)
         self._pods.add_index("controller", controller_index)
@@ -94,6 +96,8 @@ class Jobs(Controller):
         failure = self._failure(tally)
         if failure is not None:
             await self._end(tally, "FailureTarget", "Failed", *failure)
+        elif rule := job_pods.success_rule(job, tally.completed):
+            await self._end(tally, "SuccessCriteriaMet", "Complete", "SuccessPolicy", rule)
         elif _enough(tally):
             await self._end(tally, "SuccessCriteriaMet", "Complete", "CompletionsReached", _REACHED)
         elif suspended:
@@ -124,6 +128,8 @@ class Jobs(Controller):
             completions = job["spec"].get("completions") or 0
             indexes = {job_pods.index_of(pod) for pod in ended["succeeded"]}
             tally.completed |= {index for index in indexes if index is not None and index < completions}
+            ruined = {job_pods.index_of(pod) for pod in ended["failed"] if job_pods.fails_index(pod, job)}
+            tally.ruined |= {index for index in ruined if index is not None and index < completions}
         if not any(ended.values()):
             return
         status["uncountedTerminatedPods"] = {
@@ -137,15 +143,19 @@ class Jobs(Controller):
         counted = sum(action != "Ignore" for action in policy)
         tally.failed += counted
         status["uncountedTerminatedPods"] = {}
-        self._remember(job["metadata"]["uid"], bool(ended["succeeded"]), counted)
+        if job_pods.limit_per_index(job) is None:
+            self._remember(job["metadata"]["uid"], None, counted, succeeded=bool(ended["succeeded"]))
+        else:
+            for pod in ended["failed"]:
+                self._remember(job["metadata"]["uid"], job_pods.index_of(pod), 1)
 
-    def _remember(self, uid: str, succeeded: bool, failed: int) -> None:
+    def _remember(self, uid: str, index: int | None, failed: int, *, succeeded: bool = False) -> None:
         """Back-off grows with failures in a row and starts anew after a success."""
         if succeeded:
             self._failures.pop(uid, None)
         if failed:
-            count, _ = self._failures.get(uid, (0, 0.0))
-            self._failures[uid] = (count + failed, self.clock.monotonic())
+            known = self._failures.setdefault(uid, {})
+            known[index] = known.get(index, (0, 0.0))[0] + failed, self.clock.monotonic()
 
     async def _let_go(self, pod: Object | None) -> None:
         """Remove the tracking finalizer."""
@@ -181,6 +191,12 @@ class Jobs(Controller):
         limit = 6 if limit is None else int(limit)
         if tally.failed > limit or _restarts(tally) > limit or (limit == 0 and _restarts(tally) > 0):
             return "BackoffLimitExceeded", _LIMIT_REACHED
+        if tally.ruined:
+            most = spec.get("maxFailedIndexes")
+            if most is not None and len(tally.ruined) > int(most):
+                return "MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes"
+            if len(tally.ruined) + len(tally.completed) >= int(spec.get("completions") or 0):
+                return "FailedIndexes", "Job has failed indexes"
         left = self._deadline_in(tally)
         if left is not None and left <= 0 and not spec.get("suspend"):
             return "DeadlineExceeded", "Job was active longer than specified deadline"
@@ -262,19 +278,21 @@ class Jobs(Controller):
         if wait > 0:
             return wait
         indexes = _open_indexes(tally, missing) if job_pods.is_indexed(job) else [None] * min(missing, _BURST)
+        waits = {index: self._backoff(job, index) for index in indexes if index is not None}
+        indexes = [index for index in indexes if index is None or waits[index] <= 0]
         for index in indexes:
             try:
-                made = await self.client.create(PODS, job_pods.make_pod(job, index))
+                made = await self.client.create(PODS, job_pods.make_pod(job, index, _last_failed(tally, index)))
             except ApiError as error:
                 self._announce(job, "Warning", "FailedCreate", f"Error creating: {error.message}")
                 raise
             self._expected.created(key_of(job), made["metadata"]["uid"])
             tally.active.append(made)
             self._announce(job, "Normal", "SuccessfulCreate", f"Created pod: {made['metadata']['name']}")
-        return None
+        return min((one for one in waits.values() if one > 0), default=None)
 
-    def _backoff(self, job: Object) -> float:
-        count, since = self._failures.get(job["metadata"]["uid"], (0, 0.0))
+    def _backoff(self, job: Object, index: int | None = None) -> float:
+        count, since = self._failures.get(job["metadata"]["uid"], {}).get(index, (0, 0.0))
         if not count:
             return 0.0
         delay: float = min(_LAST_BACKOFF, _FIRST_BACKOFF * 2 ** (count - 1))
@@ -309,6 +327,8 @@ class Jobs(Controller):
         status.setdefault("uncountedTerminatedPods", {})
         if job_pods.is_indexed(tally.job) and tally.completed:
             status["completedIndexes"] = job_pods.format_indexes(tally.completed)
+        if job_pods.limit_per_index(tally.job) is not None:
+            status["failedIndexes"] = job_pods.format_indexes(tally.ruined)
         if status != (tally.job.get("status") or {}):
             written = await self.client.update(JOBS, {**tally.job, "status": dict(status)}, subresource="status")
             tally.job = written
@@ -353,6 +373,7 @@ def _tally(job: Object, owned: list[Object]) -> _Tally:
     )
     tally.active = [pod for pod in owned if pods.is_active(pod)]
     tally.completed = job_pods.parse_indexes(status.get("completedIndexes") or "")
+    tally.ruined = job_pods.parse_indexes(status.get("failedIndexes") or "")
     # Left over from a crash: counted now if their finalizer is gone, else found again among the pods.
     tracked = {pod["metadata"]["uid"] for pod in owned if job_pods.is_tracked(pod)}
     uncounted = status.get("uncountedTerminatedPods") or {}
@@ -382,14 +403,20 @@ def _wanted(tally: _Tally) -> int:
     if completions is None:
         # A work queue: after the first success nobody new is started.
         return len(tally.active) if tally.succeeded else parallelism
-    return max(0, min(parallelism, int(completions) - _succeeded(tally)))
+    return max(0, min(parallelism, int(completions) - _succeeded(tally) - len(tally.ruined)))
 
 
 def _open_indexes(tally: _Tally, count: int) -> list[int | None]:
-    busy = {job_pods.index_of(pod) for pod in tally.active} | tally.completed
+    busy = {job_pods.index_of(pod) for pod in tally.active} | tally.completed | tally.ruined
     completions = int(tally.job["spec"].get("completions") or 0)
     free: list[int | None] = [index for index in range(completions) if index not in busy]
     return free[: min(count, _BURST)]
+
+
+def _last_failed(tally: _Tally, index: int | None) -> Object | None:
+    """The pod of this index that failed last, by the number of failures before it."""
+    failed = [one for one in tally.pods if job_pods.has_failed(one, tally.job) and job_pods.index_of(one) == index]
+    return max(failed, key=job_pods.failures_of, default=None)
 
 
 def _restarts(tally: _Tally) -> int:
