@@ -48,11 +48,12 @@ def format_string(template: str, arguments: list[Any]) -> Any:
         return Failure(str(problem))
 
 
-def pieces_of(template: str, arguments: int) -> Iterator[tuple[str, str, int]]:
+def pieces_of(template: str, arguments: int, *, checked: bool = False) -> Iterator[tuple[str, str, int]]:
     """The pieces of a format, one by one: (literal text, "", 0) or ("", verb, precision); raises `FormatProblem`.
 
     A precision of -1 stands for none. Whether one of so many `arguments` is left is asked before a clause is read, and
-    a clause is read after those before it were used, since upstream tells the first problem on that way.
+    a clause is read after those before it were used, since upstream tells the first problem on that way. Where a format
+    is only `checked`, its end is looked at before.
     """
     index = used = 0
     while index < len(template):
@@ -67,7 +68,7 @@ def pieces_of(template: str, arguments: int) -> Iterator[tuple[str, str, int]]:
             yield "%", "", 0
             index += 1
             continue
-        if used >= arguments:
+        if used >= arguments and not (checked and index >= len(template)):
             raise FormatProblem(f"index {used} out of range")
         if index >= len(template):
             raise FormatProblem("unexpected end of string")
@@ -107,7 +108,7 @@ def _precision(template: str, index: int) -> tuple[int, int]:
 def check_format(template: str, arguments: Sequence[Node]) -> None:
     """Check a literal format against the expressions in its literal list of arguments; raises `FormatProblem`."""
     used = 0
-    for _, verb, _ in pieces_of(template, len(arguments)):
+    for _, verb, _ in pieces_of(template, len(arguments), checked=True):
         if not verb:
             continue
         wrong = _misfit(verb, arguments[used])
