@@ -184,7 +184,7 @@ class _Checker:
 
     def call(self, node: CallNode) -> Type:
         function = node.function
-        if function in _WATCHED:
+        if function.removeprefix(".") in _WATCHED:
             self.watched.append(node)
         if function in _SPECIAL_CALLS:
             return _SPECIAL_CALLS[function](self, node)

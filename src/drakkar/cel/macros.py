@@ -29,10 +29,15 @@ def has(call: MacroCall) -> Node:
 
 
 def _variable(node: Node, message: str) -> str:
+    name = _name(node, message)
+    if name in _RESERVED_ACCUMULATORS:
+        raise MacroProblem(node.position, "iteration variable overwrites accumulator variable")
+    return name
+
+
+def _name(node: Node, message: str) -> str:
     if not isinstance(node, IdentNode):
         raise MacroProblem(node.position, message)
-    if node.name in _RESERVED_ACCUMULATORS:
-        raise MacroProblem(node.position, "iteration variable overwrites accumulator variable")
     return node.name
 
 
@@ -48,13 +53,12 @@ def _quantifier(build: Callable[[int, Node], tuple[Node, Node, Node, Node]], nam
 
 
 def _variables(call: MacroCall, names: int, message: str) -> tuple[str, str]:
-    variable = _variable(call.arguments[0], message)
     if names == 1:
-        return variable, ""
-    second = _variable(call.arguments[1], message)
+        return _variable(call.arguments[0], message), ""
+    variable, second = (_name(node, message) for node in call.arguments[:2])  # that both are names comes first
     if variable == second:
         raise MacroProblem(call.arguments[1].position, f"duplicate variable name: {second}")
-    return variable, second
+    return _variable(call.arguments[0], message), _variable(call.arguments[1], message)
 
 
 def _fold(

@@ -116,7 +116,7 @@ def _parse(text: str, *, request: bool) -> URLValue:
     user = host = ""
     if rest.startswith("//") and (scheme or (not request and not rest.startswith("///"))):
         authority, slash, path = rest[2:].partition("/")
-        user, host = _authority(authority)
+        user, host = _authority(scheme, authority)
         rest = slash + path
     return URLValue(scheme, "", user, host, _canonical_path(rest), query if mark else None, "")
 
@@ -127,9 +127,9 @@ def _canonical_path(text: str) -> str:
     return text if all(character in _ENCODED_PATH for character in text) else _escaped(plain, _PATH)
 
 
-def _authority(text: str) -> tuple[str, str]:
+def _authority(scheme: str, text: str) -> tuple[str, str]:
     user, at, host_text = text.rpartition("@")
-    host = _host(host_text)
+    host = _host(scheme, host_text)
     if at:
         if not all(character in _USER for character in user):
             raise URLProblem("net/url: invalid userinfo")
@@ -138,7 +138,7 @@ def _authority(text: str) -> tuple[str, str]:
     return user, host
 
 
-def _host(text: str) -> str:
+def _host(scheme: str, text: str) -> str:
     bracket = text.rfind("[")
     if bracket > 0:
         raise URLProblem("invalid IP-literal")
@@ -150,7 +150,8 @@ def _host(text: str) -> str:
         if not _PORT.fullmatch(port):
             raise URLProblem(f'invalid port "{port}" after host')
         return _bracketed(text[: end + 1]) + port
-    colon = text.find(":")
+    # Only http and https are strict about colons in a host; elsewhere the last one begins the port.
+    colon = text.find(":") if scheme in ("http", "https") else text.rfind(":")
     if colon >= 0 and not _PORT.fullmatch(text[colon:]):
         raise URLProblem(f'invalid port "{text[colon:]}" after host')
     return _unescaped(text, _HOST)
