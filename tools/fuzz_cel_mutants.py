@@ -5,7 +5,6 @@ python -m tools.fuzz_cel_mutants [--seconds 60]
 
 from __future__ import annotations
 
-import argparse
 import sys
 from typing import Any, Final
 
@@ -55,13 +54,5 @@ def noticed(name: str, seconds: float) -> int:
     return fuzz_mutants.noticed(MUTANTS[name], fuzz_cel, seconds, forget=forget, batch=50)
 
 
-def main(arguments: list[str]) -> int:
-    """The exit status: 0 if every mutant was noticed."""
-    parser = argparse.ArgumentParser(prog="tools.fuzz_cel_mutants", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    options = parser.parse_args(arguments)
-    return fuzz_mutants.report({name: noticed(name, options.seconds / len(MUTANTS)) for name in MUTANTS})
-
-
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(fuzz_mutants.main(sys.argv[1:], __doc__, MUTANTS, noticed))

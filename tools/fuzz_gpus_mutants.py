@@ -8,7 +8,6 @@ that `tools.fuzz_race` compares with NVIDIA's libraries must notice each of them
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from types import SimpleNamespace
@@ -42,13 +41,5 @@ def noticed(name: str, seconds: float) -> int:
     return fuzz_mutants.noticed(MUTANTS[name], Room(), seconds)
 
 
-def main(arguments: list[str]) -> int:
-    """The exit status: 0 if every mutant was noticed."""
-    parser = argparse.ArgumentParser(prog="tools.fuzz_gpus_mutants", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    options = parser.parse_args(arguments)
-    return fuzz_mutants.report({name: noticed(name, options.seconds / len(MUTANTS)) for name in MUTANTS})
-
-
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(fuzz_mutants.main(sys.argv[1:], __doc__, MUTANTS, noticed))

@@ -6,6 +6,7 @@ with upstream must give another answer for some case, compared with the room as 
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -70,9 +71,15 @@ def _answer(room: Room, case: Json) -> Any:
         return problem
 
 
-def report(mutants: Mapping[str, int]) -> int:
-    """Print after how many cases each was noticed; the exit status: 0 if every one was."""
-    for name, number in mutants.items():
+def main(arguments: list[str], description: str | None, mutants: Mutants, find: Callable[[str, float], int]) -> int:
+    """Gives each mutant its share of `--seconds` to be noticed by `find` and prints after how many cases it was; the
+    exit status: 0 if every one was.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    seconds = parser.parse_args(arguments).seconds / len(mutants)
+    found = {name: find(name, seconds) for name in mutants}
+    for name, number in found.items():
         print(f"{name}: {f'noticed after {number} cases' if number else 'NOT NOTICED'}")
-    print(f"{sum(map(bool, mutants.values()))} of {len(mutants)} mutants noticed")
-    return 0 if all(mutants.values()) else 1
+    print(f"{sum(map(bool, found.values()))} of {len(found)} mutants noticed")
+    return 0 if all(found.values()) else 1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from drakkar.cel.errors import CelError, Source
 from drakkar.cel.expressions import CallNode, IdentNode, LiteralNode, Node, SelectNode
 from drakkar.cel.libraries.format_strings import FormatProblem, value_text
-from drakkar.cel.planner import FoldingPanic, FoldingProblem
+from drakkar.cel.planner import FoldingProblem
 from drakkar.cel.values import Failure
 from drakkar.kube.quantity import Quantity
 from drakkar.kube.semver import Version
@@ -125,7 +125,7 @@ def _comparison(source: Source, node: Node, environment: Environment) -> tuple[C
     try:
         left = _program(source, subject, environment)
         right = _program(source, wanted, environment) if wanted is not None else None
-    except (FoldingProblem, FoldingPanic):
+    except FoldingProblem:
         return None, None
     return Comparison(left, right, operator), subject
 

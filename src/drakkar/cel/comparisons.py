@@ -87,26 +87,15 @@ def _with_constant(left: Step, wanted: Any, negated: bool) -> Step:
     longer = 10 * (usual - 1)  # a text of more letters has the usual price, whatever it is
     same, different = not negated, negated
 
-    if kind is str:
-
-        def body(frame: Frame) -> Any:
-            value = compute(frame)
-            if type(value) is str:
-                if value == wanted:
-                    return same
-                if len(value) > longer:
-                    return different
-            frame[0] += _price_equal(value, wanted, negated) - usual
-            return _compared(value, wanted, negated)
-
-    else:
-
-        def body(frame: Frame) -> Any:
-            value = compute(frame)
-            if type(value) is kind:
-                return same if value == wanted else different
-            frame[0] += _price_equal(value, wanted, negated) - usual
-            return _compared(value, wanted, negated)
+    def body(frame: Frame) -> Any:
+        value = compute(frame)
+        if type(value) is kind:
+            if value == wanted:
+                return same
+            if kind is not str or len(value) > longer:
+                return different
+        frame[0] += _price_equal(value, wanted, negated) - usual
+        return _compared(value, wanted, negated)
 
     step = Step(left.fixed + usual, body)
     path = left.path

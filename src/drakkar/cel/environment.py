@@ -17,7 +17,7 @@ from drakkar.cel.errors import CelError, Kind, Source
 from drakkar.cel.estimate import Path
 from drakkar.cel.messages import MESSAGES
 from drakkar.cel.parser import parse
-from drakkar.cel.planner import FoldingPanic, FoldingProblem, plan, variable_slots
+from drakkar.cel.planner import FoldingProblem, plan, variable_slots
 from drakkar.cel.program import Program
 from drakkar.cel.recursion import with_room
 from drakkar.cel.signatures import Library, Overload, table_of
@@ -155,9 +155,7 @@ class Environment:
         try:
             planned = plan(root, self)
         except FoldingProblem as problem:
-            raise CelError(f"program instantiation failed: {problem}", "compile", expression=text) from None
-        except FoldingPanic as panic:
-            raise CelError(f"panic: {panic}", "compile", expression=text) from None
+            raise CelError(f"{problem.before}: {problem}", "compile", expression=text) from None
         return Program(source, root, self, planned)
 
 

@@ -63,9 +63,13 @@ _MEMBERSHIP: Final = frozenset(("@in", "in", "_in_"))
 class FoldingProblem(Exception):
     """A constant part of the expression fails; the message is what evaluation would have said."""
 
+    before = "program instantiation failed"
 
-class FoldingPanic(Exception):
+
+class FoldingPanic(FoldingProblem):
     """Upstream panics while it folds; the message is the panic's."""
+
+    before = "panic"
 
 
 class Tables(Protocol):
@@ -347,7 +351,7 @@ class Planner:
         if not node.optional and all(element.constant for element in elements):
             return constant([element.value for element in elements])
         body = _list_body([element.run() for element in elements], node.optional)
-        return self.never(body) if all(map(_is_settled, elements)) else self.charged(10, body)
+        return self.failing(body) if all(map(_is_settled, elements)) else self.charged(10, body)
 
     def map_literal(self, node: MapNode) -> Step:
         entries = [(self.key(key), self.plan(value), optional) for key, value, optional, _ in node.entries]
@@ -358,9 +362,9 @@ class Planner:
             return constant(map_of_entries((key.value, value.value) for key, value, _ in entries))
         body = _map_body([(key.run(), value.run(), optional) for key, value, optional in entries])
         settled = all(_is_settled(key) and _is_settled(value) for key, value, _ in entries)
-        return self.never(body) if settled else self.charged(30, body)
+        return self.failing(body) if settled else self.charged(30, body)
 
-    def never(self, body: Body) -> Step:
+    def failing(self, body: Body) -> Step:
         """A literal of constants that fails, since an optional element of it is no optional: upstream's constant."""
         failure = body([0, 1 << 62, None])
         step = Step(0, lambda _: failure)

@@ -69,8 +69,11 @@ def test_rules_that_cost_too_much_end_the_judgement() -> None:
 
 
 def test_items_are_told_apart_by_their_keys_as_they_are_written() -> None:
-    item = {"type": "object", "properties": {"k": {"x-kubernetes-int-or-string": True}, "v": {"type": "integer"}}}
-    item["x-kubernetes-validations"] = [{"rule": "self.v >= oldSelf.v", "message": "shrinks"}]  # type: ignore[assignment]
+    item = {
+        "type": "object",
+        "properties": {"k": {"x-kubernetes-int-or-string": True}, "v": {"type": "integer"}},
+        "x-kubernetes-validations": [{"rule": "self.v >= oldSelf.v", "message": "shrinks"}],
+    }
     listed = {"type": "array", "items": item, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}
     found = rules_of({"type": "object", "properties": {"l": listed}})
     assert found is not None

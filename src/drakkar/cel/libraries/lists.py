@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from drakkar.cel import macros
 from drakkar.cel.libraries.standard import add_int
+from drakkar.cel.natives import printed
 from drakkar.cel.signatures import Library, PaidAhead, Price
 from drakkar.cel.values import (
     INT_MAX,
@@ -137,8 +138,6 @@ def _slice(values: Any, start: Any, end: Any) -> Any:
 def _flatten(values: Any, *depths: Any) -> Any:
     depth = depths[0] if depths else 1
     if type(values) is not list or type(depth) is not int:
-        from drakkar.cel.natives import printed
-
         shown = printed(TypeValue(type_name(values)))
         return Failure(f"no such overload: {shown}.flatten({'int' if depths else ''})")
     if depth < 0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from drakkar.cel import macros
+from drakkar.cel.natives import printed
 from drakkar.cel.signatures import Library
 from drakkar.cel.values import NONE, Failure, Optional, is_zero
 
@@ -21,8 +22,6 @@ def _value(optional: Optional) -> Any:
 def _unwrapped(values: list[Any]) -> Any:
     for value in values:
         if type(value) is not Optional:  # only the first was looked at
-            from drakkar.cel.natives import printed
-
             return Failure(f"value {printed(value)} is not optional")
     return [value.value for value in values if value.present]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from drakkar.cel.libraries.format_strings import format_string
+from drakkar.cel.natives import printed
 from drakkar.cel.signatures import Library
 from drakkar.cel.values import Failure, size_of, tenth
 
@@ -102,8 +103,6 @@ def _substring(text: str, start: int, end: int) -> Any:
 def _join(parts: list[Any], separator: str = "") -> Any:
     for part in parts:
         if type(part) is not str:
-            from drakkar.cel.natives import printed
-
             return Failure(f"join: invalid input: {printed(part)}")
     if sum(map(len, parts)) + len(separator) * len(parts) > _LARGEST:
         return Failure(_TOO_LARGE % "join")

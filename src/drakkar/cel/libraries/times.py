@@ -6,12 +6,12 @@ Durations are written as Go writes them ("1h2m3.5s"), timestamps as RFC 3339. Zo
 from __future__ import annotations
 
 import math
-import os
 import re
 import stat
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 from zoneinfo import TZPATH, ZoneInfo
 
@@ -142,13 +142,12 @@ def _seconds(stamp: Timestamp) -> int:
 
 def _shifted(stamp: Timestamp, nanos: int) -> Any:
     """Seconds and what is left of a second are added by themselves, as upstream does: which overflow comes first."""
-    whole = abs(nanos) // _SECOND
-    seconds = _seconds(stamp) + (whole if nanos >= 0 else -whole)
-    if not INT_MIN <= seconds <= INT_MAX:
-        return _INT_OVERFLOW
-    carry, rest = divmod(stamp.nanos % _SECOND + (nanos % _SECOND if nanos >= 0 else -(-nanos % _SECOND)), _SECOND)
-    seconds += carry
-    if not INT_MIN <= seconds <= INT_MAX:
+    sign = -1 if nanos < 0 else 1
+    whole, part = divmod(abs(nanos), _SECOND)
+    carry, rest = divmod(stamp.nanos % _SECOND + sign * part, _SECOND)
+    before = _seconds(stamp) + sign * whole
+    seconds = before + carry
+    if not (INT_MIN <= before <= INT_MAX and INT_MIN <= seconds <= INT_MAX):
         return _INT_OVERFLOW
     return Timestamp(seconds * _SECOND + rest, stamp.offset) if _FIRST <= seconds <= _LAST else _OVERFLOW
 
@@ -206,12 +205,14 @@ def _why_no_zone(zone: str) -> str:
     """What upstream says of a name that is no zone, by what lies where zones are."""
     for root in TZPATH:
         try:
-            found = os.stat(f"{root}/{zone}")  # noqa: PTH116 (a Path forgets the slash at its end)
+            found = Path(root, zone).stat()
         except NotADirectoryError:
             return "not a directory"
         except (OSError, ValueError):
             continue
-        return "is a directory" if stat.S_ISDIR(found.st_mode) else "malformed time zone information"
+        if stat.S_ISDIR(found.st_mode):
+            return "is a directory"
+        return "not a directory" if zone.endswith(("/", "/.")) else "malformed time zone information"
     return f"unknown time zone {zone}"
 
 
