@@ -135,6 +135,14 @@ def test_status_and_spec_are_written_apart_and_generations_counted(group: str, n
     assert its.prepare_update(old, old)["metadata"]["generation"] == 4
 
 
+def test_webhooks_behind_services_are_called_at_443() -> None:
+    client = {"clientConfig": {"service": {"name": "s", "namespace": "n"}}}
+    hooks = made("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", {"webhooks": [client]})["webhooks"]
+    spec = {"names": {"kind": "W"}, "conversion": {"strategy": "Webhook", "webhook": client}}
+    webhook = made("apiextensions.k8s.io", "CustomResourceDefinition", {"spec": spec})["spec"]["conversion"]["webhook"]
+    assert [one["clientConfig"]["service"]["port"] for one in (*hooks, webhook)] == [443, 443]
+
+
 def test_defaulting_is_idempotent() -> None:
     its = kind("", "Pod")
     once = its.default(its.shape(pod()).object, now=NOW)

@@ -7,7 +7,7 @@ if that holds, the limits of OpenAPI in Kubernetes in the order of the document.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from drakkar.cluster.machinery.custom.checks import check
 from drakkar.cluster.machinery.custom.internal_schema import internal, set_fields
 from drakkar.cluster.machinery.custom.structural import prune
 
-__all__ = ["check_schema"]
+__all__ = ["anywhere", "check_schema"]
 
 Schema = Mapping[str, Any]
 Errors = Iterator[FieldError]
@@ -52,7 +52,7 @@ def check_schema(schema: Schema, path: str, *, status: bool = False) -> list[Fie
     """What is wrong with a schema apart from its rules in CEL. `status`: its `status` is looked at alone, too."""
     found = _check_root(schema, path) if status else []
     found += [forbidden(f"{path}.nullable", "nullable cannot be true at the root")] if schema.get("nullable") else []
-    if not _beyond(schema):
+    if not anywhere(schema, _beyond):
         # Go's maps have no order, so the server sorts by text.
         structure = sorted([*_invariants(schema, "root", path), *_complete(schema, schema, path, path)], key=str)
         found += structure or _defaults(schema, path, root=True)
@@ -80,15 +80,23 @@ _AT_ROOT: Final = (
 )  # fmt: skip
 
 
-def _beyond(schema: Schema) -> bool:
-    """Whether something is used that no structural schema can say; then nothing is said about its structure."""
-    if any(schema.get(name) for name in (*_UNSUPPORTED, "$schema")) or isinstance(schema.get("items"), list):
+def anywhere(schema: Schema, holds: Callable[[Schema], bool]) -> bool:
+    """Whether something holds for a schema or for one inside it."""
+    if holds(schema):
         return True
-    parts = [schema.get("items"), schema.get("additionalProperties"), schema.get("not")]
-    parts += (schema.get("properties") or {}).values()
+    items = schema.get("items")
+    parts = [*items] if isinstance(items, list) else [items]
+    parts += [schema.get(name) for name in ("additionalProperties", "additionalItems", "not")]
     for name in ("allOf", "anyOf", "oneOf"):
         parts += schema.get(name) or ()
-    return any(_beyond(part) for part in parts if isinstance(part, Mapping))
+    for name in ("properties", "patternProperties", "definitions", "dependencies"):
+        parts += (schema.get(name) or {}).values()
+    return any(anywhere(part, holds) for part in parts if isinstance(part, Mapping))
+
+
+def _beyond(schema: Schema) -> bool:
+    """Whether something is used that no structural schema can say; then nothing is said about its structure."""
+    return any(schema.get(name) for name in (*_UNSUPPORTED, "$schema")) or isinstance(schema.get("items"), list)
 
 
 def _invariants(schema: Schema, level: str, path: str) -> Errors:

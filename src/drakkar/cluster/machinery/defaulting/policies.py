@@ -87,13 +87,13 @@ def _webhooks(obj: Json) -> Json:
 
     def change(webhook: Json) -> Json:
         webhook = each(filled(webhook, values), "rules", lambda rule: filled(rule, {"scope": "*"}))
-        return part(
-            webhook,
-            "clientConfig",
-            lambda config: part(config, "service", lambda service: filled(service, {"port": 443})),
-        )
+        return part(webhook, "clientConfig", _client)
 
     return each(obj, "webhooks", change)
+
+
+def _client(config: Json) -> Json:
+    return part(config, "service", lambda service: filled(service, {"port": 443}))
 
 
 def _definition(obj: Json) -> Json:
@@ -104,7 +104,10 @@ def _definition(obj: Json) -> Json:
             wanted = {**wanted, "singular": kind.lower()}
         if not wanted.get("listKind") and kind:
             wanted = {**wanted, "listKind": f"{kind}List"}
-        return filled({**spec, "names": wanted}, {"conversion": {"strategy": "None"}})
+        return part(filled({**spec, "names": wanted}, {"conversion": {"strategy": "None"}}), "conversion", conversion)
+
+    def conversion(value: Json) -> Json:
+        return part(value, "webhook", lambda webhook: part(webhook, "clientConfig", _client))
 
     return part(obj, "spec", change)
 

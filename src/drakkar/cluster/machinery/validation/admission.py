@@ -23,7 +23,6 @@ __all__ = ["CREATE", "UPDATE"]
 
 Json = Mapping[str, Any]
 Found = list[FieldError]
-REVIEW_VERSIONS: Final = ("v1", "v1beta1")
 STATIC_SUFFIX: Final = ".static.k8s.io"
 _NO_EFFECTS: Final = ("None", "NoneOnDryRun")
 _EFFECTS: Final = ("None", "NoneOnDryRun", "Some", "Unknown")
@@ -47,7 +46,8 @@ def _configuration(obj: Json, old: Json | None) -> Found:
     """Webhooks of either kind. What was wrong already in `old` may stay."""
     hooks, before = obj.get("webhooks") or (), (old or {}).get("webhooks") or ()
     effects = _NO_EFFECTS if all(one.get("sideEffects") in _NO_EFFECTS for one in before) else _EFFECTS
-    recognised = all(_recognised(one) or not one.get("admissionReviewVersions") for one in before)
+    listed = [one.get("admissionReviewVersions") for one in before]
+    recognised = all(webhook_clients.is_recognised(versions) for versions in listed if versions)
     unique = len({one.get("name") for one in before}) == len(before)
     conditions = old is None or [one.get("matchConditions") for one in hooks] != [
         one.get("matchConditions") for one in before
@@ -86,7 +86,7 @@ def _webhook(hook: Json, path: str, effects: Sequence[str], *, conditions: bool)
     policy = hook.get("reinvocationPolicy")
     if policy is not None and policy not in ("IfNeeded", "Never"):
         found.append(not_supported(f"{path}.reinvocationPolicy", policy, ("IfNeeded", "Never")))
-    found += _client(hook.get("clientConfig") or {}, f"{path}.clientConfig")
+    found += webhook_clients.check_client(hook.get("clientConfig") or {}, f"{path}.clientConfig")
     if conditions:
         found += check_conditions(hook.get("matchConditions") or (), f"{path}.matchConditions")
     return found
@@ -103,32 +103,11 @@ def _qualified_name(name: str, path: str) -> Found:
     return []
 
 
-def _recognised(hook: Json) -> bool:
-    return any(version in REVIEW_VERSIONS for version in hook.get("admissionReviewVersions") or ())
-
-
 def _review_versions(hook: Json, path: str, *, recognised: bool) -> Found:
     versions = hook.get("admissionReviewVersions") or []
     if not versions:
-        return [required(path, f"must specify one of {', '.join(REVIEW_VERSIONS)}")]
-    found: Found = []
-    for index, version in enumerate(versions):
-        if version in versions[:index]:
-            found.append(invalid(f"{path}[{index}]", version, "duplicate version"))
-            continue
-        found += [invalid(f"{path}[{index}]", version, text) for text in names.dns_1035_label(version)]
-    if recognised and not _recognised(hook):
-        found.append(invalid(path, versions, f"must include at least one of {', '.join(REVIEW_VERSIONS)}"))
-    return found
-
-
-def _client(config: Json, path: str) -> Found:
-    url, service = config.get("url"), config.get("service")
-    if (url is None) == (service is None):
-        return [required(path, "exactly one of url or service is required")]
-    if url is not None:
-        return webhook_clients.check_url(url, f"{path}.url")
-    return webhook_clients.check_service(service or {}, f"{path}.service")
+        return [required(path, f"must specify one of {', '.join(webhook_clients.REVIEW_VERSIONS)}")]
+    return webhook_clients.check_review_versions(versions, path, recognised=recognised)
 
 
 CREATE: Final[dict[str, Callable[[Json], Found]]] = {

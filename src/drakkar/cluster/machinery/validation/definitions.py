@@ -10,23 +10,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from drakkar.api import metadata
 from drakkar.api.fields import FieldError, forbidden, invalid, not_supported, required
 from drakkar.cel.libraries.url import URLProblem, parse_reference
-from drakkar.cluster.machinery.custom.schema_structure import check_schema
+from drakkar.cluster.machinery.custom.schema_structure import anywhere, check_schema
 from drakkar.cluster.machinery.custom.written import check_written
 from drakkar.cluster.machinery.validation import webhook_clients
 from drakkar.kube import names
 
-__all__ = ["check_definition", "check_definition_update", "check_name"]
+__all__ = ["check_definition", "check_definition_update"]
 
 Json = Mapping[str, Any]
 Found = list[FieldError]
 _SCOPES: Final = ("Cluster", "Namespaced")
 _STRATEGIES: Final = ("None", "Webhook")
-_REVIEW_VERSIONS: Final = ("v1", "v1beta1")
 _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _SHARED: Final = (
@@ -35,7 +32,7 @@ _SHARED: Final = (
 )  # fmt: skip
 
 
-def check_name(obj: Json) -> Found:
+def _check_name(obj: Json) -> Found:
     """The name follows from plural and group."""
     spec, name = obj.get("spec") or {}, (obj.get("metadata") or {}).get("name") or ""
     if name == f"{(spec.get('names') or {}).get('plural') or ''}.{spec.get('group') or ''}":
@@ -45,7 +42,7 @@ def check_name(obj: Json) -> Found:
 
 def check_definition(obj: Json) -> Found:
     """A new definition."""
-    found = check_name(obj) + _check_spec(obj.get("spec") or {}) + _check_stored(obj)
+    found = _check_name(obj) + _check_spec(obj.get("spec") or {}) + _check_stored(obj)
     return found + _check_approval(obj, None) + _check_pruning(obj, None)
 
 
@@ -99,7 +96,9 @@ def _check_pruning(obj: Json, old: Json | None) -> Found:
     if old is not None and (old.get("spec") or {}).get("preserveUnknownFields"):
         return []
     found: Found = []
-    if '"default":' in msgspec.json.encode((obj.get("spec") or {}).get("versions") or []).decode():
+    versions = (obj.get("spec") or {}).get("versions") or ()
+    schemas = ((version.get("schema") or {}).get("openAPIV3Schema") or {} for version in versions)
+    if any(anywhere(schema, lambda one: one.get("default") is not None) for schema in schemas):
         why = "must be false in order to use defaults in the schema"
         found.append(invalid("spec.preserveUnknownFields", True, why))
     words = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
@@ -213,7 +212,7 @@ _SELECTABLE: Final = (
 
 def _check_openapi(schema: dict[str, Any], path: str, *, status: bool) -> Found:
     found = check_schema(schema, path, status=status)
-    if "x-kubernetes-validations" in str(schema):
+    if anywhere(schema, lambda one: bool(one.get("x-kubernetes-validations"))):
         from drakkar.cluster.machinery.custom.schema_rules import check_schema_rules
 
         found += check_schema_rules(schema, path)
@@ -295,35 +294,21 @@ def _check_conversion(conversion: Json | None, path: str) -> Found:
             if webhook.get("conversionReviewVersions"):
                 found.append(forbidden(f"{path}.conversionReviewVersions", words))
         return found
-    config = (webhook or {}).get("clientConfig")
+    config, versions = ((webhook or {}).get(name) for name in ("clientConfig", "conversionReviewVersions"))
     if config is None:
         found.append(required(f"{path}.webhookClientConfig", "required when strategy is set to Webhook"))
-    elif (config.get("url") is None) == (config.get("service") is None):
-        found.append(required(f"{path}.webhookClientConfig", "exactly one of url or service is required"))
-    elif config.get("url") is not None:
-        found += webhook_clients.check_url(config["url"], f"{path}.webhookClientConfig.url")
     else:
-        service = {"port": 443, **(config.get("service") or {})}
-        # The original hands over name and namespace in the wrong order.
-        service |= {"name": service.get("namespace"), "namespace": service.get("name")}
-        found += webhook_clients.check_service(service, f"{path}.webhookClientConfig.service")
-    return found + _check_review_versions(
-        (webhook or {}).get("conversionReviewVersions") or [], f"{path}.conversionReviewVersions"
-    )
+        found += webhook_clients.check_client(_as_handed_over(config), f"{path}.webhookClientConfig")
+    path = f"{path}.conversionReviewVersions"
+    return found + (webhook_clients.check_review_versions(versions, path) if versions else [required(path)])
 
 
-def _check_review_versions(versions: list[str], path: str) -> Found:
-    if not versions:
-        return [required(path)]
-    found: Found = []
-    for index, version in enumerate(versions):
-        if version in versions[:index]:
-            found.append(invalid(f"{path}[{index}]", version, "duplicate version"))
-        else:
-            found += [invalid(f"{path}[{index}]", version, text) for text in names.dns_1035_label(version)]
-    if not set(versions) & set(_REVIEW_VERSIONS):
-        found.append(invalid(path, versions, f"must include at least one of {', '.join(_REVIEW_VERSIONS)}"))
-    return found
+def _as_handed_over(config: Json) -> Json:
+    """The original hands over name and namespace of a service in the wrong order."""
+    service = config.get("service")
+    if service is None:
+        return config
+    return {**config, "service": {**service, "name": service.get("namespace"), "namespace": service.get("name")}}
 
 
 def _check_stored(obj: Json) -> Found:

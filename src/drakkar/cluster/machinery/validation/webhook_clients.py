@@ -1,22 +1,51 @@
-"""Where a webhook is called: a URL, or a service behind which it is."""
+"""Where a webhook is called, by URL or behind a service, and with which versions of a review: admission, conversion."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from drakkar.api.fields import FieldError, invalid, quote, required
 from drakkar.cel.libraries.url import URLProblem, parse_reference
 from drakkar.kube import names
 
-__all__ = ["check_service", "check_url"]
+__all__ = ["REVIEW_VERSIONS", "check_client", "check_review_versions", "is_recognised"]
 
 Json = Mapping[str, Any]
 Found = list[FieldError]
+REVIEW_VERSIONS: Final = ("v1", "v1beta1")
+"""What the server can send, of AdmissionReview as of ConversionReview."""
 
 
-def check_url(url: str, path: str) -> Found:
-    """A URL by which a webhook is called."""
+def is_recognised(versions: Sequence[str]) -> bool:
+    """Whether the server can send one of the versions."""
+    return any(version in REVIEW_VERSIONS for version in versions)
+
+
+def check_review_versions(versions: Sequence[str], path: str, *, recognised: bool = True) -> Found:
+    """The versions that a webhook reads, of which there are some; `recognised`: the server must know one of them."""
+    found: Found = []
+    for index, version in enumerate(versions):
+        if version in versions[:index]:
+            found.append(invalid(f"{path}[{index}]", version, "duplicate version"))
+        else:
+            found += [invalid(f"{path}[{index}]", version, text) for text in names.dns_1035_label(version)]
+    if recognised and not is_recognised(versions):
+        found.append(invalid(path, versions, f"must include at least one of {', '.join(REVIEW_VERSIONS)}"))
+    return found
+
+
+def check_client(config: Json, path: str) -> Found:
+    """A URL or a service, and not both."""
+    url, service = config.get("url"), config.get("service")
+    if (url is None) == (service is None):
+        return [required(path, "exactly one of url or service is required")]
+    if url is not None:
+        return _check_url(url, f"{path}.url")
+    return _check_service(service or {}, f"{path}.service")
+
+
+def _check_url(url: str, path: str) -> Found:
     form = "; desired format: https://host[/path]"
     try:
         parts = parse_reference(url)
@@ -36,8 +65,7 @@ def check_url(url: str, path: str) -> Found:
     return found
 
 
-def check_service(service: Json, path: str) -> Found:
-    """A service behind which a webhook is."""
+def _check_service(service: Json, path: str) -> Found:
     found = [required(f"{path}.{name}") for name in ("name", "namespace") if not service.get(name)]
     port = service.get("port") or 0
     if not 1 <= port <= 65535:
