@@ -25,7 +25,6 @@ __all__ = ["PodParts", "check_containers", "check_ephemeral_containers", "check_
 
 Json = Mapping[str, Any]
 Found = list[FieldError]
-_PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _ENV_SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _FIELD_PATHS: Final = (
     "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP",
@@ -158,8 +157,8 @@ def _check_ports(ports: Sequence[Json], path: str) -> Found:
             found += values.check_port(port["hostPort"], f"{place}.hostPort")
         if not protocol:
             found.append(required(f"{place}.protocol"))
-        elif protocol not in _PROTOCOLS:
-            found.append(not_supported(f"{place}.protocol", protocol, _PROTOCOLS))
+        elif protocol not in values.PROTOCOLS:
+            found.append(not_supported(f"{place}.protocol", protocol, values.PROTOCOLS))
     return found
 
 

@@ -1,9 +1,6 @@
 """Two pod specs (or parts of them) as the unified diff that a server shows when it refuses a change.
 
-The server prints its internal types: Go's field names in Go's order, every field written, indented by one blank. That
-order is in `data/internal.json` (made by `tools/schemas/internal.py`): per struct "Name type" with `*` pointer, `[]`
-list, `{}` map, `s` string, `b` bool, `i` integer or port, `q` quantity, `j` JSON as on the wire, and `+` for fields of
-an embedded struct.
+What is compared is the internal types as JSON, indented by one blank.
 """
 
 from __future__ import annotations
@@ -11,16 +8,13 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping
-from functools import cache
-from importlib import resources
 from typing import Any, Final
 
-__all__ = ["difference", "internal"]
+from drakkar.cluster.machinery.validation.internal_types import internal
+
+__all__ = ["difference"]
 
 CONTEXT: Final = 3
-_ZEROES: Final = {"s": "", "b": False, "i": 0, "q": "0", "j": {}}
-# What the wire calls differently.
-_WIRE: Final = {"deprecatedserviceaccount": "serviceaccount"}
 
 
 def difference(new: Mapping[str, Any], old: Mapping[str, Any], name: str = "PodSpec") -> str:
@@ -29,47 +23,8 @@ def difference(new: Mapping[str, Any], old: Mapping[str, Any], name: str = "PodS
     return "".join(list(difflib.unified_diff(before, after, n=CONTEXT))[2:])
 
 
-def internal(value: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A value of the struct `name` as the server prints it: Go's names, every field."""
-    return _struct(value, name)
-
-
 def _lines(value: Mapping[str, Any], name: str) -> list[str]:
-    text = json.dumps(_struct(value, name), indent=1, ensure_ascii=False)
+    text = json.dumps(internal(value, name), indent=1, ensure_ascii=False)
     for character, escape in (("&", "\\u0026"), ("<", "\\u003c"), (">", "\\u003e")):
         text = text.replace(character, escape)
     return [f"{line}\n" for line in text.split("\n")]
-
-
-@cache
-def _table() -> dict[str, list[str]]:
-    package = __package__.rpartition(".")[0]
-    table: dict[str, list[str]] = json.loads((resources.files(package) / "data" / "internal.json").read_bytes())
-    return table
-
-
-def _struct(value: Mapping[str, Any], name: str) -> dict[str, Any]:
-    fields = {key.lower(): item for key, item in value.items()}
-    found: dict[str, Any] = {}
-    for row in _table()[name]:
-        field, _, kind = row.partition(" ")
-        key = field.lower()
-        if field != "+":
-            found[field] = _value(fields.get(_WIRE.get(key, key)), kind)
-        elif kind == "j":
-            found.update(value.get("metadata") or {})
-        else:
-            found.update(_struct(value, kind))
-    return found
-
-
-def _value(value: Any, kind: str) -> Any:
-    if kind.startswith("*"):
-        return None if value is None else _value(value, kind[1:])
-    if kind.startswith("[]"):
-        return [_value(item, kind[2:]) for item in value] if value else None
-    if kind.startswith("{}"):
-        return {key: _value(value[key], kind[2:]) for key in sorted(value)} if value else None
-    if kind in _ZEROES:
-        return _ZEROES[kind] if value is None else value
-    return _struct(value or {}, kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from drakkar.api.fields import FieldError, invalid, not_supported, required
 from drakkar.cluster.machinery.validation import values
@@ -14,7 +14,6 @@ __all__ = ["check_endpoints"]
 
 Json = Mapping[str, Any]
 Found = list[FieldError]
-_PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 
 
 def check_endpoints(obj: Json) -> Found:
@@ -76,6 +75,6 @@ def _port(port: Json, path: str, *, named: bool) -> Found:
     found += values.check_port(port.get("port") or 0, f"{path}.port")
     if not protocol:
         found.append(required(f"{path}.protocol"))
-    elif protocol not in _PROTOCOLS:
-        found.append(not_supported(f"{path}.protocol", protocol, _PROTOCOLS))
+    elif protocol not in values.PROTOCOLS:
+        found.append(not_supported(f"{path}.protocol", protocol, values.PROTOCOLS))
     return found

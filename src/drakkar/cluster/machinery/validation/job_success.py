@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from drakkar.api.fields import FieldError, invalid, quote, required, too_long, too_many
 from drakkar.cluster.machinery.validation import values
+from drakkar.cluster.machinery.validation.internal_types import internal
 
 __all__ = ["check_success_policy"]
 
@@ -24,8 +25,8 @@ def check_success_policy(spec: Json, path: str) -> Found:
     """The policy of a job's spec."""
     rules = spec["successPolicy"].get("rules") or []
     if spec.get("completionMode") != "Indexed":
-        shown = [{name[0].upper() + name[1:]: rule.get(name) for name in _RULE} for rule in rules]
-        return [invalid(path, {"Rules": shown or None}, "requires indexed completion mode")]
+        shown = internal(spec["successPolicy"], "SuccessPolicy")
+        return [invalid(path, shown, "requires indexed completion mode")]
     found: Found = []
     if not rules:
         found.append(
@@ -36,9 +37,6 @@ def check_success_policy(spec: Json, path: str) -> Found:
     for index, rule in enumerate(rules):
         found += _check_rule(rule, spec.get("completions") or 0, f"{path}.rules[{index}]")
     return found
-
-
-_RULE: Final = ("succeededIndexes", "succeededCount")
 
 
 def _check_rule(rule: Json, completions: int, path: str) -> Found:

@@ -21,6 +21,8 @@ _COUNTS: Final = (
     "backoffLimitPerIndex", "maxFailedIndexes",
 )  # fmt: skip
 _MODES: Final = ("NonIndexed", "Indexed")
+_MANY: Final = 100_000
+_MOST_FAILED_OF_MANY: Final = 10_000
 
 
 def _new_job(obj: Json) -> Found:
@@ -101,8 +103,8 @@ def _check_mode(spec: Json, path: str) -> Found:
     if mode == "Indexed":
         if spec.get("completions") is None:
             found.append(required(f"{path}.completions", "when completion mode is Indexed"))
-        if (spec.get("parallelism") or 0) > 100_000:
-            detail = "must be less than or equal to 100000 when completion mode is Indexed"
+        if (spec.get("parallelism") or 0) > _MANY:
+            detail = f"must be less than or equal to {_MANY} when completion mode is Indexed"
             found.append(invalid(f"{path}.parallelism", spec["parallelism"], detail))
         found += _check_failed_indexes(spec, path)
     elif mode in (None, "NonIndexed"):
@@ -110,10 +112,6 @@ def _check_mode(spec: Json, path: str) -> Found:
             if spec.get(name) is not None:
                 found.append(invalid(f"{path}.{name}", spec[name], "requires indexed completion mode"))
     return found
-
-
-_MANY: Final = 100_000
-_MOST_FAILED_OF_MANY: Final = 10_000
 
 
 def _check_failed_indexes(spec: Json, path: str) -> Found:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from drakkar.api.fields import FieldError, duplicate, invalid, not_supported, required
 from drakkar.cluster.machinery.validation import values
-from drakkar.cluster.machinery.validation.difference import internal
+from drakkar.cluster.machinery.validation.internal_types import internal
 from drakkar.kube import names
 
 __all__ = ["check_dns", "check_late", "check_security"]

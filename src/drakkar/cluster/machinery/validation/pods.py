@@ -16,7 +16,8 @@ from drakkar.cluster.machinery.validation.containers import (
     check_init_containers,
     check_resources,
 )
-from drakkar.cluster.machinery.validation.difference import difference, internal
+from drakkar.cluster.machinery.validation.difference import difference
+from drakkar.cluster.machinery.validation.internal_types import internal
 from drakkar.cluster.machinery.validation.volumes import check_volumes
 from drakkar.kube import names
 

@@ -10,7 +10,7 @@ from drakkar.api import metadata
 from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required
 from drakkar.cluster.machinery.validation import definitions, placement, values
 from drakkar.cluster.machinery.validation.containers import check_resources
-from drakkar.cluster.machinery.validation.difference import internal
+from drakkar.cluster.machinery.validation.internal_types import internal
 from drakkar.kube import names
 
 __all__ = ["CREATE", "UPDATE"]
@@ -111,9 +111,7 @@ def _check_subject(subject: Json, path: str, *, namespaced: bool) -> Found:
 def _binding_update(new: Json, old: Json) -> Found:
     found = _binding(new)
     if new.get("roleRef") != old.get("roleRef"):
-        role = new.get("roleRef") or {}
-        shown = {"APIGroup": role.get("apiGroup") or "", "Kind": role.get("kind") or "", "Name": role.get("name") or ""}
-        found.append(invalid("roleRef", shown, "field is immutable"))
+        found.append(invalid("roleRef", internal(new.get("roleRef") or {}, "RoleRef"), "field is immutable"))
     return found
 
 
@@ -145,7 +143,7 @@ def _budget(obj: Json) -> Found:
     low, high = spec.get("minAvailable"), spec.get("maxUnavailable")
     found: Found = []
     if low is not None and high is not None:
-        shown = {name[0].upper() + name[1:]: spec.get(name) for name in _BUDGET}
+        shown = internal(spec, "PodDisruptionBudgetSpec")
         found.append(invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set"))
     for name, value in (("minAvailable", low), ("maxUnavailable", high)):
         if value is not None:
@@ -156,10 +154,6 @@ def _budget(obj: Json) -> Found:
         supported = ("AlwaysAllow", "IfHealthyBudget")
         found.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, supported))
     return found + values.check_label_selector(spec.get("selector"), "spec.selector")
-
-
-#: The fields of a budget's spec in the order of the server's type.
-_BUDGET: Final = ("minAvailable", "selector", "maxUnavailable", "unhealthyPodEvictionPolicy")
 
 
 def _runtime_class(obj: Json) -> Found:

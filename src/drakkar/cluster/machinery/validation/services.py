@@ -9,6 +9,7 @@ from typing import Any, Final
 from drakkar.api import metadata
 from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required
 from drakkar.cluster.machinery.validation import values
+from drakkar.cluster.machinery.validation.internal_types import internal
 from drakkar.kube import names
 
 __all__ = ["check_service", "check_service_update"]
@@ -16,7 +17,6 @@ __all__ = ["check_service", "check_service_update"]
 Json = Mapping[str, Any]
 Found = list[FieldError]
 _TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-_PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _AFFINITIES: Final = ("ClientIP", "None")
 _FAMILIES: Final = ("IPv4", "IPv6")
 _FAMILY_POLICIES: Final = ("PreferDualStack", "RequireDualStack", "SingleStack")
@@ -24,8 +24,6 @@ _TRAFFIC: Final = ("Cluster", "Local")
 _DISTRIBUTIONS: Final = ("PreferClose", "PreferSameZone", "PreferSameNode")
 _ONLY_BALANCERS: Final = "may only be used when `type` is 'LoadBalancer'"
 _LONGEST_AFFINITY: Final = 86400
-#: The fields of a port in the order of the server's type, with their zero values.
-_PORT: Final = {"Name": "", "Protocol": "", "AppProtocol": None, "Port": 0, "TargetPort": 0, "NodePort": 0}
 
 
 def check_service(obj: Json) -> Found:
@@ -87,8 +85,8 @@ def _check_port(port: Json, path: str, *, named: bool, seen: set[str]) -> Found:
             found.append(duplicate(f"{path}.name", name))
         seen.add(name)
     found += values.check_port(port.get("port") or 0, f"{path}.port")
-    if port.get("protocol") not in _PROTOCOLS:
-        found.append(not_supported(f"{path}.protocol", port.get("protocol") or "", _PROTOCOLS))
+    if port.get("protocol") not in values.PROTOCOLS:
+        found.append(not_supported(f"{path}.protocol", port.get("protocol") or "", values.PROTOCOLS))
     found += values.check_port_or_name(port.get("targetPort"), f"{path}.targetPort")
     protocol = port.get("appProtocol")
     if protocol is not None:
@@ -162,7 +160,8 @@ def _check_ports_together(ports: Sequence[Json], *, clusterwide: bool) -> Found:
             if (protocol, number) in seen and name == "nodePort":
                 found.append(duplicate(f"spec.ports[{index}].nodePort", number))
             elif (protocol, number) in seen:
-                found.append(duplicate(f"spec.ports[{index}]", {**_PORT, "Protocol": protocol, "Port": number}))
+                shown = internal({"protocol": protocol, "port": number}, "ServicePort")
+                found.append(duplicate(f"spec.ports[{index}]", shown))
             seen.add((protocol, number))
     return found
 

@@ -13,6 +13,7 @@ from drakkar.kube import names
 from drakkar.kube.quantity import Quantity
 
 __all__ = [
+    "PROTOCOLS",
     "check_address",
     "check_label_selector",
     "check_non_negative",
@@ -30,6 +31,7 @@ __all__ = [
 
 Json = Mapping[str, Any]
 Found = list[FieldError]
+PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 NEGATIVE: Final = "must be greater than or equal to 0"
 _PORT_NAME: Final = re.compile("[-a-z0-9]+", re.ASCII)
 _SUBSCRIPT: Final = re.compile(r"metadata\.(labels|annotations)\['.+'\]")
