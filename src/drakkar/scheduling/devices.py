@@ -13,7 +13,7 @@ from typing import Any
 from drakkar.allocation.state import ClusterState
 from drakkar.allocation.taint_rules import TaintRule
 from drakkar.scheduling.cluster_view import ClusterView
-from drakkar.scheduling.extended_resources import ANNOTATION, ClassNames
+from drakkar.scheduling.extended_resources import ClassNames, special_owner
 from drakkar.scheduling.node_affinity import NodeSelector
 
 Object = Mapping[str, Any]
@@ -277,7 +277,5 @@ def _allocation(claim: Object | None) -> Mapping[str, Any] | None:
 
 def _special_owner(claim: Object) -> str:
     """The UID of the pod whose extended resources the claim stands for; empty for ordinary claims."""
-    metadata = claim["metadata"]
-    if (metadata.get("annotations") or {}).get(ANNOTATION) != "true":
-        return ""
-    return next((one["uid"] for one in metadata.get("ownerReferences") or () if one.get("controller")), "")
+    owner = special_owner(claim)
+    return "" if owner is None else str(owner["uid"])

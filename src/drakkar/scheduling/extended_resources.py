@@ -123,6 +123,17 @@ def _asked(container: Mapping[str, Any]) -> dict[str, Any]:
     return {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
 
 
+def is_special(claim: Mapping[str, Any]) -> bool:
+    """Whether the claim stands for extended resources of a pod."""
+    return (claim["metadata"].get("annotations") or {}).get(ANNOTATION) == "true"
+
+
+def special_owner(claim: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The reference to the pod whose extended resources the claim stands for; None for ordinary claims."""
+    owners = (claim["metadata"].get("ownerReferences") or ()) if is_special(claim) else ()
+    return next((one for one in owners if one.get("controller")), None)
+
+
 def special_claim(pod: Mapping[str, Any], requests: list[dict[str, Any]], name: str = "") -> dict[str, Any]:
     """The claim object for these requests: named only while it lives in memory, generated names otherwise."""
     metadata = pod["metadata"]

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from drakkar.kube.quantity import Quantity
 from drakkar.kube.selectors import LabelSelector
-from drakkar.scheduling.extended_resources import ANNOTATION, IMPLICIT_PREFIX, ClassNames
+from drakkar.scheduling.extended_resources import IMPLICIT_PREFIX, ClassNames, special_owner
 
 Object = Mapping[str, Any]
 Usage = dict[str, Quantity]
@@ -53,9 +53,8 @@ def claim_usage(claim: Object, classes: ClassNames, pod: Object | None) -> Usage
 def paying_pod(claim: Object, pods: Iterable[Object], claims: Iterable[Object]) -> Object | None:
     """The pod whose extended resources `claim` stands for; of several claims that say so of a pod only one does."""
     metadata = claim["metadata"]
-    owner = next((one for one in metadata.get("ownerReferences") or () if one.get("controller")), None)
-    marked = (metadata.get("annotations") or {}).get(ANNOTATION) == "true"
-    if owner is None or not marked or (owner["apiVersion"], owner["kind"]) != ("v1", "Pod"):
+    owner = special_owner(claim)
+    if owner is None or (owner["apiVersion"], owner["kind"]) != ("v1", "Pod"):
         return None
     pod = next((one for one in pods if one["metadata"].get("uid") == owner["uid"]), None)
     if pod is None or pod["metadata"]["name"] != owner["name"]:
@@ -63,15 +62,8 @@ def paying_pod(claim: Object, pods: Iterable[Object], claims: Iterable[Object]) 
     named = (pod.get("status") or {}).get("extendedResourceClaimStatus")
     if named is not None:
         return pod if named.get("resourceClaimName") == metadata.get("name") else None
-    first = min((_age(one) for one in claims if _is_special_of(one, owner["uid"])), default=_age(claim))
-    return pod if _age(claim) <= first else None
-
-
-def _is_special_of(claim: Object, uid: str) -> bool:
-    metadata = claim["metadata"]
-    owners = metadata.get("ownerReferences") or ()
-    marked = (metadata.get("annotations") or {}).get(ANNOTATION) == "true"
-    return marked and any(one.get("controller") and one.get("uid") == uid for one in owners)
+    rivals = (one for one in claims if (special_owner(one) or {}).get("uid") == owner["uid"])
+    return pod if _age(claim) <= min(map(_age, rivals), default=_age(claim)) else None
 
 
 def _age(claim: Object) -> tuple[str, str]:

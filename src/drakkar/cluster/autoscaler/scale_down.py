@@ -19,7 +19,7 @@ from drakkar.cluster.autoscaler.utilization import Utilization, utilization_of
 from drakkar.errors import DrakkarError
 from drakkar.kube.objects import name_of
 from drakkar.scheduling.claims import SchedulingError
-from drakkar.scheduling.extended_resources import ANNOTATION
+from drakkar.scheduling.extended_resources import is_special
 from drakkar.scheduling.placement import Placement
 from drakkar.scheduling.pods import PodFacts
 from drakkar.scheduling.trial import TrialCluster
@@ -211,8 +211,8 @@ def _relocated(cluster: TrialCluster, node_name: str, moving: Sequence[PodFacts]
     cluster.drop_node(node_name)
     for pod in moving:
         for claim in claims[pod.uid]:
-            special = (claim["metadata"].get("annotations") or {}).get(ANNOTATION) == "true"
-            if not special and (claim["metadata"].get("namespace") or "", name_of(claim)) not in cluster.claims:
+            key = claim["metadata"].get("namespace") or "", name_of(claim)
+            if not is_special(claim) and key not in cluster.claims:
                 cluster.set_claim({**claim, "status": {}})
         spec = {key: value for key, value in pod.spec.items() if key != "nodeName"}
         fresh = PodFacts({**pod.pod, "spec": spec})

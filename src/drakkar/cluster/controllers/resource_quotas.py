@@ -22,7 +22,7 @@ from drakkar.kube.resources import (
     SERVICES,
     Resource,
 )
-from drakkar.scheduling.extended_resources import ANNOTATION, ClassNames
+from drakkar.scheduling.extended_resources import ClassNames, is_special
 from drakkar.scheduling.quota import (
     CLAIMS,
     Usage,
@@ -96,7 +96,7 @@ class ResourceQuotas(Controller):
         objects = [one for one in await self._objects(collection, namespace) if applies(spec, collection, one)]
         if collection != CLAIMS:
             return total(usage(collection, one) for one in objects)
-        special = any(ANNOTATION in (one["metadata"].get("annotations") or {}) for one in objects)
+        special = any(map(is_special, objects))
         pods = list(await self._objects("pods", namespace)) if special else []
         return total(claim_usage(one, classes, paying_pod(one, pods, objects)) for one in objects)
 
