@@ -127,7 +127,7 @@ class GpuKind(DeviceKind):
                     subject=placement.gpu.uuid,
                     next_step="reset or replace the GPU; the pod needs another device",
                 )
-            if placement.profile is not None and placement.instance is None and not self._cuts(placement.gpu):
+            if placement.profile is not None and placement.instance is None and not self.options.cuts(placement.gpu):
                 raise PreparationError(
                     f"requested device {device.device} does not exist any more: its MIG instance was destroyed",
                     reason="DeviceGone",
@@ -224,7 +224,7 @@ class GpuKind(DeviceKind):
         """Makes dynamic MIG instances at their allocated places and sets time slices."""
         for device in claim.devices:
             placement = self._placement(device.device)
-            if placement.profile is not None and placement.instance is None and self._cuts(placement.gpu):
+            if placement.profile is not None and placement.instance is None and self.options.cuts(placement.gpu):
                 self.machine.create_mig(placement.gpu.index, placement.profile.name, placement.start)
             config = self._config(claim, device)
             if config.strategy == "TimeSlicing" and placement.profile is None and not device.admin_access:
@@ -247,15 +247,11 @@ class GpuKind(DeviceKind):
             if placement.profile is None:
                 if not device.admin_access:
                     self.machine.set_time_slice(placement.gpu.index, 0)
-            elif self._cuts(placement.gpu) and (instance := placement.instance) is not None:
+            elif self.options.cuts(placement.gpu) and (instance := placement.instance) is not None:
                 self.machine.destroy_mig(placement.gpu.index, instance.gpu_instance)
                 self._leave_mig_mode(placement.gpu.index)
 
     # --- names and parameters ---------------------------------------------------------------------------------------
-
-    def _cuts(self, gpu: Gpu) -> bool:
-        """Whether MIG instances of this GPU are made for claims and end with them."""
-        return self.options.dynamic_mig and not gpu.vgpu_guest
 
     def _placement(self, name: str) -> Placement:
         gpus = {gpu.minor: gpu for gpu in self.machine.devices()}

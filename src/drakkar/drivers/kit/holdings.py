@@ -69,7 +69,7 @@ class Holdings:
                     f" ({holder.claim.namespace}/{holder.claim.name}): "
                     + (reason or f"it was not released within {handover.WAIT_SECONDS:.0f} s"),
                     reason="DeviceBusy",
-                    subject=self._subject(device),
+                    subject=str(self._key(device)),
                 )
             await self._releases.wait(self._clock, left)
 
@@ -101,7 +101,7 @@ class Holdings:
                 f"requested device {device} has conflicting configuration with already prepared claim"
                 f" {holder.claim.uid}",
                 reason="ConflictingConfiguration",
-                subject=self._subject(device),
+                subject=str(self._key(device)),
             )
 
     def _shares(self, claim: AllocatedClaim, device: AllocatedDevice) -> bool:
@@ -112,6 +112,3 @@ class Holdings:
 
     def _keys(self, claim: AllocatedClaim) -> list[tuple[DeviceKey, AllocatedDevice]]:
         return [(self._key(device.device), device) for device in claim.devices]
-
-    def _subject(self, device: str) -> str:
-        return f"{self._kind.driver}/{self._node_name}/{device}"

@@ -82,9 +82,8 @@ def gpus(
             continue  # refused to this process: not this node's to give away
         gpu = known.get(uuid) or _whole(library, device, uuid, around)
         if gpu is not None:
-            now = _as_it_is_now(device, gpu, around, xids.get(uuid, ()), time_slices.get(uuid, 0))
             reports = device.index in monitored
-            found.append(now if now.monitored == reports else dataclasses.replace(now, monitored=reports))
+            found.append(_as_it_is_now(device, gpu, around, xids.get(uuid, ()), time_slices.get(uuid, 0), reports))
     missing = [gpu for gpu in before if gpu.uuid not in {one.uuid for one in found}]
     return (*found, *(gpu for gpu in map(_gone, missing) if _on_the_bus(gpu, around)))
 
@@ -135,8 +134,10 @@ def _whole(library: Library, device: NvmlDevice, uuid: str, around: Surroundings
     )
 
 
-def _as_it_is_now(device: NvmlDevice, gpu: Gpu, around: Surroundings, xids: tuple[int, ...], time_slice: int) -> Gpu:
-    """The GPU with what can change: its index, node and MIG devices."""
+def _as_it_is_now(
+    device: NvmlDevice, gpu: Gpu, around: Surroundings, xids: tuple[int, ...], time_slice: int, monitored: bool
+) -> Gpu:
+    """The GPU with what can change: its index, node and MIG devices, and what the machine remembers of it."""
     enabled = bool(device.mig_mode())
     made = _instances(device, gpu, around) if enabled else []
     now = dataclasses.replace(
@@ -147,6 +148,7 @@ def _as_it_is_now(device: NvmlDevice, gpu: Gpu, around: Surroundings, xids: tupl
         mig_enabled=enabled,
         mig_instances=tuple(one for one, whole in made if whole),
         mig_parts=tuple(one for one, whole in made if not whole),
+        monitored=monitored,
         xids=xids,
         time_slice=time_slice,
         conditions=health.conditions(device),

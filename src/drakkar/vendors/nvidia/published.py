@@ -55,6 +55,10 @@ class PublishOptions:
     passthrough: bool = False
     ignored_xids: frozenset[int] = frozenset()
 
+    def cuts(self, gpu: Gpu) -> bool:
+        """Whether MIG instances of the GPU are made for claims and end with them; a guest's are cut by its host."""
+        return self.dynamic_mig and gpu.mig_board is not None and not gpu.vgpu_guest
+
 
 def published_pool(
     gpus: Sequence[Gpu],
@@ -70,7 +74,7 @@ def published_pool(
     groups: list[tuple[PublishedDevice, ...]] = []
     counter_sets: list[CounterSet] = []
     for gpu in gpus:
-        if options.dynamic_mig and gpu.mig_board is not None and not gpu.vgpu_guest:
+        if options.cuts(gpu):
             counters, group = _dynamic(gpu, options)
             counter_sets += counters
         elif gpu.mig_enabled:

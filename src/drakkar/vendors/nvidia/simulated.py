@@ -25,7 +25,6 @@ from drakkar.hardware import tree
 from drakkar.hardware.machine import DeviceNode, Fault, MachineEvent, NodeDescription
 from drakkar.vendors.nvidia import files, gpu_health, labels, memory_limits, mig, models, simulated_gpus
 from drakkar.vendors.nvidia.gpu import GPU_MAJOR, Gpu, MigInstance
-from drakkar.vendors.nvidia.gpu_health import LOST_XID
 from drakkar.vendors.nvidia.machine import MpsProgram
 from drakkar.vendors.nvidia.machine_state import GpuState, InstanceState, MachineState, StateFile
 from drakkar.vendors.nvidia.passthrough import NVIDIA_DRIVER
@@ -241,7 +240,7 @@ class SimulatedMachine:
     def lose_gpu(self, index: int) -> None:
         """The GPU falls off the bus: it is still listed, and answers nothing. Its kernel log says XID 79."""
         state = self._gpu_state(index)
-        codes = state.xids if LOST_XID in state.xids else (*state.xids, LOST_XID)
+        codes = state.xids if gpu_health.LOST_XID in state.xids else (*state.xids, gpu_health.LOST_XID)
         self._change_gpu(index, msgspec.structs.replace(state, lost=True, xids=codes), "fault")
 
     @_alone
