@@ -22,7 +22,7 @@ SOURCE = Path(__file__).with_name("nvml.c")
 VARIABLE = "DRAKKAR_MOCK_NVML"
 
 _BRANDS = {"Quadro": 1, "Tesla": 2, "Nvidia": 14, "NvidiaRTX": 13, "GeForce": 5}
-_ARCHITECTURES = {"Volta": 5, "Turing": 6, "Ampere": 7, "Ada Lovelace": 8, "Hopper": 9, "Blackwell": 10}
+ARCHITECTURES = {"Volta": 5, "Turing": 6, "Ampere": 7, "Ada Lovelace": 8, "Hopper": 9, "Blackwell": 10}
 _ADDRESSING = {"None": 0, "HMM": 1, "ATS": 2}
 _PROFILES = {
     "1g": 0, "2g": 1, "3g": 2, "4g": 3, "7g": 4, "8g": 5, "6g": 6, "1g+me": 7, "2g+me": 8, "1g+gfx": 10, "2g+gfx": 11,
@@ -83,7 +83,7 @@ def recorded_file(devices: list[dict[str, Any]]) -> str:
         words = (
             "gpu", said["uuid"], said["productName"], "", "", device["name"].removeprefix("gpu-"), 0,
             said["resource.kubernetes.io/pciBusID"], "0x0", "0x0", memory, _BRANDS[said["brand"]],
-            _ARCHITECTURES[said["architecture"]], capability[0], capability[1], -1, "-", 0, -1,
+            ARCHITECTURES[said["architecture"]], capability[0], capability[1], -1, "-", 0, -1,
         )  # fmt: skip
         lines.append("\t".join(map(str, words)))
     return "\n".join(lines) + "\n"
@@ -94,7 +94,7 @@ def _gpu(gpu: Gpu) -> tuple[object, ...]:
     capability = product.computeCapability.split(".")
     return (
         gpu.uuid, product.productName, gpu.serial, gpu.vbios, gpu.minor, gpu.module_id, gpu.bus_id, product.pciDevice,
-        product.pciSubsystem, product.memoryMiB << 20, _BRANDS[product.brand], _ARCHITECTURES[product.architecture],
+        product.pciSubsystem, product.memoryMiB << 20, _BRANDS[product.brand], ARCHITECTURES[product.architecture],
         capability[0], capability[1], _ADDRESSING.get(gpu.addressing_mode or "", -1),
         (gpu.cluster_uuid or "-").replace("-", "") or "-", gpu.clique_id or 0,
         -1 if product.mig is None else int(gpu.mig_enabled),

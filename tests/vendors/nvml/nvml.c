@@ -146,6 +146,7 @@ int nvmlInit_v2(void) {
 }
 int nvmlInitWithFlags(unsigned flags) { (void)flags; return nvmlInit_v2(); }
 int nvmlShutdown(void) { ready = 0; return OK; }
+const char *nvmlErrorString(int code) { static char said[32]; snprintf(said, sizeof said, "code %d", code); return said; }
 int nvmlSystemGetDriverVersion(char *v, unsigned n) { BEFORE return text(v, n, driver); }
 int nvmlSystemGetCudaDriverVersion_v2(int *v) { BEFORE *v = cuda; return OK; }
 int nvmlSystemGetCudaDriverVersion(int *v) { BEFORE *v = cuda; return OK; }

@@ -62,17 +62,10 @@ func (c *Case) gpus() ([]gpu, error) {
 }
 
 func (c *Case) told(library nvml.Interface, one device.Device) (found gpu, err error) {
-	var ret nvml.Return
-	answers := func(what string) bool {
-		if ret != nvml.SUCCESS {
-			err = fmt.Errorf("%s: %w", what, ret)
-		}
-		return err == nil
-	}
-	if found.minor, ret = one.GetMinorNumber(); !answers("minor") {
+	if found.minor, err = asked("minor", one.GetMinorNumber); err != nil {
 		return
 	}
-	if found.uuid, ret = one.GetUUID(); !answers("UUID") {
+	if found.uuid, err = asked("UUID", one.GetUUID); err != nil {
 		return
 	}
 	memory, ret := one.GetMemoryInfo()
@@ -90,9 +83,9 @@ func (c *Case) told(library nvml.Interface, one device.Device) (found gpu, err e
 	architecture, ret := one.GetArchitecture()
 	found.toggles = ret == nvml.SUCCESS && architecture >= nvml.DEVICE_ARCH_HOPPER
 	if found.capable && c.DynamicMIG {
-		mode, ret := one.GetVirtualizationMode()
-		if ret != nvml.SUCCESS {
-			return found, fmt.Errorf("virtualization mode: %w", ret)
+		mode, err := asked("virtualization mode", one.GetVirtualizationMode)
+		if err != nil {
+			return found, err
 		}
 		found.guest = mode == nvml.GPU_VIRTUALIZATION_MODE_VGPU
 	}
@@ -114,41 +107,32 @@ func (c *Case) told(library nvml.Interface, one device.Device) (found gpu, err e
 }
 
 func (c *Case) commonAttributes(library nvml.Interface, one device.Device, busID string) (attributes, error) {
-	name, ret := one.GetName()
-	if ret != nvml.SUCCESS {
-		return nil, fmt.Errorf("name: %w", ret)
+	found := attributes{}
+	for _, each := range []struct {
+		name resource.QualifiedName
+		ask  func() (string, error)
+		as   func(string) resource.DeviceAttribute
+	}{
+		{"productName", func() (string, error) { return asked("name", one.GetName) }, text},
+		{"brand", one.GetBrandAsString, text},
+		{"architecture", one.GetArchitectureAsString, text},
+		{"cudaComputeCapability", one.GetCudaComputeCapabilityAsString, version},
+		{"driverVersion", func() (string, error) { return asked("driver version", library.SystemGetDriverVersion) }, version},
+	} {
+		value, err := each.ask()
+		if err != nil {
+			return nil, err
+		}
+		found[each.name] = each.as(value)
 	}
-	brand, err := one.GetBrandAsString()
+	cuda, err := asked("CUDA version", library.SystemGetCudaDriverVersion)
 	if err != nil {
 		return nil, err
 	}
-	architecture, err := one.GetArchitectureAsString()
-	if err != nil {
-		return nil, err
-	}
-	capability, err := one.GetCudaComputeCapabilityAsString()
-	if err != nil {
-		return nil, err
-	}
-	driver, ret := library.SystemGetDriverVersion()
-	if ret != nvml.SUCCESS {
-		return nil, fmt.Errorf("driver version: %w", ret)
-	}
-	cuda, ret := library.SystemGetCudaDriverVersion()
-	if ret != nvml.SUCCESS {
-		return nil, fmt.Errorf("CUDA version: %w", ret)
-	}
+	found["cudaDriverVersion"] = version(fmt.Sprintf("%d.%d", cuda/1000, cuda%1000/10))
 	mode, err := one.GetAddressingModeAsString()
 	if err != nil {
 		return nil, err
-	}
-	found := attributes{
-		"productName":           text(name),
-		"brand":                 text(brand),
-		"architecture":          text(architecture),
-		"cudaComputeCapability": version(capability),
-		"driverVersion":         version(driver),
-		"cudaDriverVersion":     version(fmt.Sprintf("%d.%d", cuda/1000, cuda%1000/10)),
 	}
 	if mode != "" {
 		found["addressingMode"] = text(mode)
@@ -203,9 +187,9 @@ func profiles(one device.Device) ([]profile, error) {
 }
 
 func instances(one device.Device, known []profile) ([]instance, error) {
-	count, ret := one.GetMaxMigDeviceCount()
-	if ret != nvml.SUCCESS {
-		return nil, fmt.Errorf("MIG devices: %w", ret)
+	count, err := asked("MIG devices", one.GetMaxMigDeviceCount)
+	if err != nil {
+		return nil, err
 	}
 	var found []instance
 	for index := range count {
@@ -213,21 +197,21 @@ func instances(one device.Device, known []profile) ([]instance, error) {
 		if ret != nvml.SUCCESS {
 			continue
 		}
-		uuid, ret := mig.GetUUID()
-		if ret != nvml.SUCCESS {
-			return nil, fmt.Errorf("UUID of MIG device %d: %w", index, ret)
+		uuid, err := asked(fmt.Sprintf("UUID of MIG device %d", index), mig.GetUUID)
+		if err != nil {
+			return nil, err
 		}
-		id, ret := mig.GetGpuInstanceId()
-		if ret != nvml.SUCCESS {
-			return nil, fmt.Errorf("GPU instance of MIG device %d: %w", index, ret)
+		id, err := asked(fmt.Sprintf("GPU instance of MIG device %d", index), mig.GetGpuInstanceId)
+		if err != nil {
+			return nil, err
 		}
 		parent, ret := one.GetGpuInstanceById(id)
 		if ret != nvml.SUCCESS {
 			return nil, fmt.Errorf("GPU instance %d: %w", id, ret)
 		}
-		info, ret := parent.GetInfo()
-		if ret != nvml.SUCCESS {
-			return nil, fmt.Errorf("GPU instance %d: %w", id, ret)
+		info, err := asked(fmt.Sprintf("GPU instance %d", id), parent.GetInfo)
+		if err != nil {
+			return nil, err
 		}
 		for _, each := range known {
 			if each.info.Id == info.ProfileId {
@@ -236,6 +220,15 @@ func instances(one device.Device, known []profile) ([]instance, error) {
 		}
 	}
 	return found, nil
+}
+
+// asked puts a question to NVML; a code that is not success is an error that says what was asked.
+func asked[T any](what string, question func() (T, nvml.Return)) (T, error) {
+	answer, ret := question()
+	if ret != nvml.SUCCESS {
+		return answer, fmt.Errorf("%s: %w", what, ret)
+	}
+	return answer, nil
 }
 
 func text(value string) resource.DeviceAttribute {
