@@ -67,7 +67,11 @@ def test_nvidias_and_kubernetes_libraries_make_the_same_of_random_machines() -> 
         oracle = Oracle("gpus", *room.ARGUMENTS)
     except OracleError as error:
         missing("compiler", str(error))
+    refused = 0
     with oracle:
         for seed in range(30):
             case, _ = room.random_case(seed)
-            assert room.difference(room.ours(case), oracle.ask(case)) == "", seed
+            theirs = oracle.ask(case)
+            assert room.difference(room.ours(case), theirs) == "", seed
+            refused += "error" in theirs
+    assert refused <= 3, "a machine that the libraries refuse compares nothing"
