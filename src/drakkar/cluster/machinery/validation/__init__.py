@@ -27,7 +27,7 @@ _FAMILIES: Final = {
     "apps": "workloads",
     "batch": "jobs",
     "admissionregistration.k8s.io": "admission",
-    "apiextensions.k8s.io": "policies",
+    "apiextensions.k8s.io": "definitions",
     "coordination.k8s.io": "policies",
     "node.k8s.io": "policies",
     "policy": "policies",

@@ -7,7 +7,7 @@ before it looks, and complaints name the place it was moved to. Source:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from drakkar.api import metadata
@@ -18,7 +18,7 @@ from drakkar.cluster.machinery.custom.written import check_written
 from drakkar.cluster.machinery.validation import webhook_clients
 from drakkar.kube import names
 
-__all__ = ["check_definition", "check_definition_update"]
+__all__ = ["CREATE", "UPDATE"]
 
 Json = Mapping[str, Any]
 Found = list[FieldError]
@@ -40,13 +40,13 @@ def _check_name(obj: Json) -> Found:
     return [invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')]
 
 
-def check_definition(obj: Json) -> Found:
+def _definition(obj: Json) -> Found:
     """A new definition."""
     found = _check_name(obj) + _check_spec(obj.get("spec") or {}) + _check_stored(obj)
     return found + _check_approval(obj, None) + _check_pruning(obj, None)
 
 
-def check_definition_update(new: Json, old: Json) -> Found:
+def _definition_update(new: Json, old: Json) -> Found:
     """A changed definition; scope and kind are free until it is established."""
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     wanted, known = spec.get("names") or {}, before.get("names") or {}
@@ -349,3 +349,9 @@ def _internal(versions: Sequence[Json], common: set[str]) -> list[dict[str, Any]
         | {shown: None if name in common else version.get(name) for name, shown in _SHARED}
         for version in versions
     ]
+
+
+CREATE: Final[dict[str, Callable[[Json], Found]]] = {"CustomResourceDefinition": _definition}
+UPDATE: Final[dict[tuple[str, str], Callable[[Json, Json], Found]]] = {
+    ("CustomResourceDefinition", ""): _definition_update
+}

@@ -1,5 +1,4 @@
-"""What is wrong with the kinds of the small groups: leases, roles, priorities, budgets, runtime classes,
-definitions."""
+"""What is wrong with the kinds of the small groups: leases, roles, priorities, budgets, runtime classes."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from typing import Any, Final
 
 from drakkar.api import metadata
 from drakkar.api.fields import FieldError, duplicate, forbidden, invalid, not_supported, required
-from drakkar.cluster.machinery.validation import definitions, placement, values
+from drakkar.cluster.machinery.validation import placement, values
 from drakkar.cluster.machinery.validation.containers import check_resources
 from drakkar.cluster.machinery.validation.internal_types import internal
 from drakkar.kube import names
@@ -181,7 +180,6 @@ def _runtime_class_update(new: Json, old: Json) -> Found:
 CREATE: Final[dict[str, Callable[[Json], Found]]] = {
     "ClusterRole": _role,
     "ClusterRoleBinding": _binding,
-    "CustomResourceDefinition": definitions.check_definition,
     "Lease": _lease,
     "PodDisruptionBudget": _budget,
     "PriorityClass": _priority,
@@ -192,7 +190,6 @@ CREATE: Final[dict[str, Callable[[Json], Found]]] = {
 UPDATE: Final[dict[tuple[str, str], Callable[[Json, Json], Found]]] = {
     ("ClusterRole", ""): lambda new, _: _role(new),
     ("ClusterRoleBinding", ""): _binding_update,
-    ("CustomResourceDefinition", ""): definitions.check_definition_update,
     ("Lease", ""): lambda new, _: _lease(new),
     ("PodDisruptionBudget", ""): lambda new, _: _budget(new),
     ("PriorityClass", ""): _priority_update,

@@ -11,6 +11,7 @@ from drakkar.api import metadata, shared
 from drakkar.api.fields import FieldError, forbidden, invalid, not_supported, required
 from drakkar.kube import names
 from drakkar.kube.quantity import Quantity
+from drakkar.kube.selectors import LabelSelector, SelectorError
 
 __all__ = [
     "PROTOCOLS",
@@ -224,18 +225,8 @@ def _check_requirement(requirement: Json, path: str) -> Found:
 
 
 def selector_matches(selector: Json, labels: Json) -> bool:
-    """Whether a (valid) label selector matches labels."""
-    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+    """Whether a label selector matches labels; one that is not valid matches none."""
+    try:
+        return LabelSelector.from_object(selector).matches(labels)
+    except SelectorError:
         return False
-    for requirement in selector.get("matchExpressions") or ():
-        key, values = requirement.get("key"), requirement.get("values") or []
-        there = key in labels
-        holds = {
-            "In": there and labels.get(key) in values,
-            "NotIn": not there or labels.get(key) not in values,
-            "Exists": there,
-            "DoesNotExist": not there,
-        }
-        if not holds.get(requirement.get("operator") or "", False):
-            return False
-    return True
