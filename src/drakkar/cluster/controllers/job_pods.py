@@ -60,7 +60,7 @@ def _failure_counts(job: Object, replaced: Mapping[str, Any] | None) -> dict[str
     counted, ignored = 0, 0
     if replaced is not None:
         counted, ignored = failures_of(replaced), failures_of(replaced, IGNORED_FAILURES)
-        if ignored_by_policy(replaced, job)[0] == "Ignore":
+        if failure_action(replaced, job)[0] == "Ignore":
             ignored += 1
         else:
             counted += 1
@@ -76,7 +76,7 @@ def failures_of(pod: Mapping[str, Any], annotation: str = FAILURES) -> int:
 def fails_index(pod: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
     """Whether the end of this failed pod is the end of its index."""
     limit = limit_per_index(job)
-    action = ignored_by_policy(pod, job)[0]
+    action = failure_action(pod, job)[0]
     return limit is not None and (action == "FailIndex" or (action != "Ignore" and failures_of(pod) >= limit))
 
 
@@ -114,8 +114,8 @@ def has_failed(pod: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
     return replaces_early and pods.is_deleting(pod) and not has_succeeded(pod)
 
 
-def ignored_by_policy(pod: Mapping[str, Any], job: Mapping[str, Any]) -> tuple[str, str]:
-    """What the pod failure policy (KEP-3329) says of a failed pod: ("Ignore"|"FailJob"|"Count"|"", message)."""
+def failure_action(pod: Mapping[str, Any], job: Mapping[str, Any]) -> tuple[str, str]:
+    """What the pod failure policy (KEP-3329) has for a failed pod, and what it says; empty texts if no rule matches."""
     rules = (job["spec"].get("podFailurePolicy") or {}).get("rules") or ()
     for number, rule in enumerate(rules):
         message = _matches_rule(rule, pod)

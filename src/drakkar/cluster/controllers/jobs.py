@@ -139,7 +139,7 @@ class Jobs(Controller):
         for pod in [*ended["succeeded"], *ended["failed"]]:
             await self._let_go(pod)
         tally.succeeded += len(ended["succeeded"])
-        policy = [job_pods.ignored_by_policy(pod, job)[0] for pod in ended["failed"]]
+        policy = [job_pods.failure_action(pod, job)[0] for pod in ended["failed"]]
         counted = sum(action != "Ignore" for action in policy)
         tally.failed += counted
         status["uncountedTerminatedPods"] = {}
@@ -184,7 +184,7 @@ class Jobs(Controller):
             return earlier["reason"], earlier["message"]
         for pod in tally.pods:
             if pods.phase(pod) == "Failed":
-                action, message = job_pods.ignored_by_policy(pod, tally.job)
+                action, message = job_pods.failure_action(pod, tally.job)
                 if action == "FailJob":
                     return "PodFailurePolicy", message
         limit = spec.get("backoffLimit")
