@@ -254,6 +254,31 @@ def test_finalizers_of_some_groups_need_no_domain() -> None:
     assert complaint.endswith("name is neither a standard finalizer name nor is it fully qualified")
 
 
+@pytest.mark.parametrize(
+    ("schema", "defaults"),
+    [
+        ({"properties": {"default": {"type": "string"}}}, False),
+        ({"properties": {"p": {"type": "string", "default": "x"}}}, True),
+        ({"properties": {"p": {"type": "object", "additionalProperties": {"type": "integer", "default": 1}}}}, True),
+    ],
+)
+def test_a_field_named_default_is_no_default(schema: dict[str, Any], defaults: bool) -> None:
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object"} | schema},
+    }
+    spec = {
+        "group": "x.io", "scope": "Cluster", "names": {"plural": "ws", "kind": "W"}, "versions": [version],
+        "preserveUnknownFields": True,
+    }  # fmt: skip
+    obj = {"metadata": {"name": "ws.x.io"}, "spec": spec}
+    found = complaints("apiextensions.k8s.io", "CustomResourceDefinition", obj)
+    assert any("must be false in order to use defaults" in one for one in found) is defaults
+    assert any("cannot set to true" in one for one in found)
+
+
 def test_limit_ranges_in_disorder() -> None:
     limit = {"type": "Container", "min": {"cpu": "2"}, "max": {"cpu": "1"}}
     assert complaints("", "LimitRange", {"spec": {"limits": [limit]}}) == [
