@@ -183,6 +183,25 @@ def test_versions_show_the_same_object() -> None:
     with_definition(body, definition(versions=both))
 
 
+def test_versions_that_were_stored_stay_in_their_order() -> None:
+    first = definition()["spec"]["versions"][0]
+
+    def stored_as(name: str) -> list[dict[str, Any]]:
+        return [{**first, "name": one, "storage": one == name} for one in ("v1", "v2")]
+
+    async def body(world: World) -> None:
+        for name, stored in (("v1", ["v1"]), ("v2", ["v1", "v2"]), ("v1", ["v1", "v2"])):
+            crd = (await world.get(f"{CRDS}/domains.resource.example.com")).body
+            crd["spec"]["versions"] = stored_as(name)
+            assert (await world.put(f"{CRDS}/domains.resource.example.com", crd)).status == 200
+            await _settle()
+            now = (await world.get(f"{CRDS}/domains.resource.example.com")).body
+            assert now["status"]["storedVersions"] == stored
+            assert now["status"]["acceptedNames"] == now["spec"]["names"]
+
+    with_definition(body)
+
+
 def test_deleting_a_definition_takes_its_objects_along() -> None:
     async def body(world: World) -> None:
         held = domain("held")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from drakkar.cluster.machinery.kinds import Kind
 
-__all__ = ["prepare_create", "prepare_update", "quality_of_service"]
+__all__ = ["prepare_create", "prepare_update", "quality_of_service", "stored_versions"]
 
 Json = dict[str, Any]
 
@@ -321,13 +321,17 @@ def _update_definition(new: Json, old: Json) -> Json:
 
 
 def _with_stored_versions(definition: Json, before: list[str]) -> Json:
-    """The version that is stored now joins those that objects may be stored in."""
-    versions = (definition.get("spec") or {}).get("versions") or ()
-    now = [one.get("name") or "" for one in versions if one.get("storage")][:1]
-    stored = before + [name for name in now if name not in before]
+    stored = stored_versions(definition, before)
     if not stored:
         return definition
     return {**definition, "status": {**(definition.get("status") or {}), "storedVersions": stored}}
+
+
+def stored_versions(definition: Json, before: list[str]) -> list[str]:
+    """The versions of a definition that objects may be stored in: the one that they are stored in now joins them."""
+    versions = (definition.get("spec") or {}).get("versions") or ()
+    now = [one.get("name") or "" for one in versions if one.get("storage")][:1]
+    return before + [name for name in now if name not in before]
 
 
 _CREATE: Final[dict[tuple[str, str], Callable[[Json], Json]]] = {

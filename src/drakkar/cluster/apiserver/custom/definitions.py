@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from drakkar.cluster.apiserver.custom.kind import CustomKind
 from drakkar.cluster.apiserver.resources import ALL_VERBS, SCALE, STATUS, ApiResource
+from drakkar.cluster.machinery.lifecycle import stored_versions
 from drakkar.cluster.store import StoredObject
 from drakkar.kube.clock import rfc3339
 
@@ -84,15 +85,11 @@ class CustomResources:
         definition = stored.value
         problem = self._name_conflict(definition)
         names = definition["spec"]["names"]
-        accepted = {**names, "singular": names.get("singular") or names["kind"].lower()}
-        accepted["listKind"] = names.get("listKind") or f"{names['kind']}List"
-        storage = [one["name"] for one in definition["spec"]["versions"] if one.get("storage")]
         before = definition.get("status") or {}
-        kept = [one for one in before.get("storedVersions") or () if one not in storage]
         status = {
             "conditions": self._conditions(before.get("conditions") or [], problem),
-            "acceptedNames": accepted if not problem else before.get("acceptedNames") or {"kind": "", "plural": ""},
-            "storedVersions": [*kept, *storage],
+            "acceptedNames": names if not problem else before.get("acceptedNames") or {"kind": "", "plural": ""},
+            "storedVersions": stored_versions(definition, before.get("storedVersions") or []),
         }
         if not problem:
             self._serve(definition)
