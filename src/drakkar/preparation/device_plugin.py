@@ -21,7 +21,7 @@ from drakkar.errors import DrakkarError
 from drakkar.kube.clock import Clock, SystemClock
 from drakkar.kube.simulated import look_every
 from drakkar.preparation import services, stubs
-from drakkar.rpc import Channel, Code, RpcError, Server
+from drakkar.rpc import Channel, Code, Identity, RpcError, Server, identity
 
 _log = logging.getLogger(__name__)
 _VERSION = "v1beta1"
@@ -83,7 +83,7 @@ class DevicePluginServer:
         self._kubelet = directory / KUBELET_SOCKET
         self._clock = clock or SystemClock()
         self._server: Server | None = None
-        self._seen: tuple[int, int] | None = None
+        self._seen: Identity | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -116,12 +116,11 @@ class DevicePluginServer:
             await self._serve()
             self._seen = None
         try:
-            status = self._kubelet.stat()
+            present = identity(self._kubelet)
         except OSError:
             self.registered.clear()
             self._seen = None
             return
-        present = (status.st_ino, status.st_mtime_ns)
         if present != self._seen:
             self.registered.clear()
             await self._register()

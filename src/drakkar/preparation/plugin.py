@@ -22,7 +22,7 @@ from drakkar.kube.clock import Clock, SystemClock
 from drakkar.kube.simulated import hold, look_every
 from drakkar.preparation import services, stubs
 from drakkar.preparation.values import PluginHandler
-from drakkar.rpc import Server
+from drakkar.rpc import Identity, Server, identity
 
 _log = logging.getLogger(__name__)
 _SOCKET_PATH_LIMIT = 107  # sun_path without its terminating zero
@@ -65,7 +65,7 @@ class PluginServer:
         self._clock = clock or SystemClock()
         self._service: Server | None = None
         self._registration: Server | None = None
-        self._inode = 0
+        self._identity: Identity = (0, 0)
         self._watcher: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -131,7 +131,7 @@ class PluginServer:
         self._registration = await self._serve(
             self.registration_socket, services.registration(self._info, self._notified)
         )
-        self._inode = self.registration_socket.stat().st_ino
+        self._identity = identity(self.registration_socket)
 
     def _info(self) -> dict[str, Any]:
         return {
@@ -152,7 +152,7 @@ class PluginServer:
         while True:
             await self._clock.sleep(look_every(self._clock, _REGISTRY_CHECK_SECONDS))
             try:
-                lost = self.registration_socket.stat().st_ino != self._inode
+                lost = identity(self.registration_socket) != self._identity
             except OSError:
                 lost = True
             if lost:

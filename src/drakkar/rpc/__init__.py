@@ -6,7 +6,7 @@ driver process is 14 MB smaller. Why this is not a library: docs/decisions/grpc-
 """
 
 from drakkar.rpc.client import Channel
-from drakkar.rpc.server import Handler, Server, served_here
+from drakkar.rpc.server import Handler, Identity, Server, identity, served_here
 from drakkar.rpc.status import Code, RpcError
 
-__all__ = ["Channel", "Code", "Handler", "RpcError", "Server", "served_here"]
+__all__ = ["Channel", "Code", "Handler", "Identity", "RpcError", "Server", "identity", "served_here"]

@@ -49,13 +49,25 @@ class Handler:
     streams: bool = False
 
 
-_served: Final[dict[str, int]] = {}
+Identity = tuple[int, int]
+"""Which file lies at a path: its inode and when it was made (ns)."""
+
+_served: Final[dict[str, Identity]] = {}
 """The sockets that servers of this process listen on, by their real paths."""
 
 
 def served_here(path: Path | str) -> bool:
     """Whether a server of this process listens at `path`."""
     return os.path.realpath(path) in _served
+
+
+def identity(path: Path) -> Identity:
+    """Which socket lies at `path`. Raises `OSError` where none does.
+
+    Whoever binds the path again makes another one, also where the file system gives it the inode of the one before.
+    """
+    status = path.stat()
+    return status.st_ino, status.st_mtime_ns
 
 
 class Server:
@@ -66,7 +78,7 @@ class Server:
         self._handlers = dict(handlers)
         self._connections: set[_Served] = set()
         self._socket: socket.socket | None = None
-        self._inode = 0
+        self._identity: Identity = (0, 0)
         self._real = ""
         self._joining: set[asyncio.Task[None]] = set()
         self._resting: asyncio.TimerHandle | None = None
@@ -78,7 +90,7 @@ class Server:
             listening.setblocking(False)
             listening.bind(str(self.path))
             listening.listen(_BACKLOG)
-            self._inode = self.path.stat().st_ino
+            self._identity = identity(self.path)
         except OSError as error:
             listening.close()
             raise DrakkarError(
@@ -88,13 +100,13 @@ class Server:
             ) from error
         self._socket = listening
         self._real = os.path.realpath(self.path)
-        _served[self._real] = self._inode
+        _served[self._real] = self._identity
         asyncio.get_running_loop().add_reader(listening, self._accept, listening)
 
     async def stop(self, grace: float = 0.0) -> None:
         """Remove the socket's file, listen no more, let calls in flight end for at most `grace` seconds."""
         with contextlib.suppress(OSError):
-            if self._inode == self.path.stat().st_ino:  # else it is somebody else's by now
+            if self._identity == identity(self.path):  # else it is somebody else's by now
                 self.path.unlink()
         await self._end(grace)
 
@@ -109,7 +121,7 @@ class Server:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
             self._socket = None
-            if _served.get(self._real) == self._inode:  # else another server of ours has taken the path over
+            if _served.get(self._real) == self._identity:  # else another server of ours has taken the path over
                 del _served[self._real]
         await asyncio.gather(*self._joining, return_exceptions=True)
         calls = [call for connection in self._connections for call in connection.calls]

@@ -74,6 +74,25 @@ def test_a_driver_that_comes_back_in_time_keeps_its_slices() -> None:
     _in_folder(body)
 
 
+def test_a_driver_after_a_killed_one_is_told_that_it_is_registered() -> None:
+    """Its socket has the path of the one before, and on many file systems its inode too."""
+
+    async def body(folder: Path) -> None:
+        registry = Registry(folder)
+        registry.plugins.start()
+        first, second = (Driver(folder, folder / "cdi") for _ in range(2))
+        await first.server.start()
+        await until(first.server.registered.is_set)
+        await first.server.kill()
+        await second.server.start()
+        await until(second.server.registered.is_set)
+        assert registry.plugins.get(DRIVER).connected
+        await second.server.stop()
+        await registry.plugins.stop()
+
+    _in_folder(body)
+
+
 def test_garbage_behind_a_socket_harms_nobody() -> None:
     async def body(folder: Path) -> None:
         registry = Registry(folder)

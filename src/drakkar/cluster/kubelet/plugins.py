@@ -23,7 +23,7 @@ from drakkar.errors import DrakkarError
 from drakkar.kube.clock import Clock
 from drakkar.kube.simulated import hold
 from drakkar.preparation import stubs
-from drakkar.rpc import Channel, RpcError, served_here
+from drakkar.rpc import Channel, Identity, RpcError, identity, served_here
 
 CALL_TIMEOUT: Final = 45.0
 WIPE_DELAY: Final = 30.0
@@ -94,7 +94,7 @@ class PluginRegistry:
         self._clock = clock
         self._wipe, self._changed = wipe, changed
         self._plugins: dict[Path, Plugin] = {}
-        self._known: dict[Path, int] = {}
+        self._known: dict[Path, Identity] = {}
         self._wipes: dict[str, asyncio.Task[None]] = {}
         self._tasks: dict[Path, asyncio.Task[None]] = {}
         self._order = 0
@@ -143,18 +143,18 @@ class PluginRegistry:
     # The directory
 
     def _look(self) -> None:
-        found: dict[Path, int] = {}
+        found: dict[Path, Identity] = {}
         with contextlib.suppress(OSError):
             for path in self._directory.iterdir():
                 with contextlib.suppress(OSError):
                     if path.is_socket() and not path.name.startswith("."):
-                        found[path] = path.stat().st_ino
-        for path in [path for path, inode in self._known.items() if found.get(path) != inode]:
+                        found[path] = identity(path)
+        for path in [path for path, which in self._known.items() if found.get(path) != which]:
             del self._known[path]
             self._forget(path)
-        for path, inode in found.items():
+        for path, which in found.items():
             if path not in self._known:
-                self._known[path] = inode
+                self._known[path] = which
                 self._tasks[path] = asyncio.create_task(self._serve(path), name=f"plugin {path.name}")
 
     def _forget(self, path: Path) -> None:
