@@ -12,7 +12,18 @@ from typing import Any, Final
 from drakkar.cel.signatures import Implementation, Overload, PaidAhead, Price
 from drakkar.cel.steps import Body, Frame, LimitReached, Step, charged
 from drakkar.cel.types import Type
-from drakkar.cel.values import INT_MIN, Duration, Failure, Timestamp, UInt, no_overload, type_name
+from drakkar.cel.values import (
+    INT_MIN,
+    Duration,
+    Failure,
+    Optional,
+    Timestamp,
+    TypeValue,
+    UInt,
+    native,
+    no_overload,
+    type_name,
+)
 
 _ANY: Final = None
 # Operators that upstream runs without looking at declarations first; their error names no types.
@@ -100,6 +111,23 @@ class Dispatcher:
                 return implementation(*arguments)
             found = self.find(arguments)
             return found if isinstance(found, Failure) else found(*arguments)
+
+        return run
+
+
+class NativeDispatcher(Dispatcher):
+    """For calls with a constant pattern, which upstream makes without a look at the values' types (`native`)."""
+
+    __slots__ = ()
+
+    def find(self, arguments: Sequence[Any]) -> Implementation | Failure:
+        if not any(type(argument) in (TypeValue, Optional) for argument in arguments):
+            return super().find(arguments)
+
+        def run(*given: Any) -> Any:
+            seen = [native(value) for value in given]
+            found = Dispatcher.find(self, seen)
+            return found if isinstance(found, Failure) else found(*seen)
 
         return run
 

@@ -22,13 +22,13 @@ from drakkar.cel.values import (
     Failure,
     KeyedMap,
     OpaqueValue,
-    TypeValue,
     UInt,
     check_hashable,
     equal,
     is_ordered,
     key_in,
     key_of,
+    native,
     order,
     size_of,
     tenth,
@@ -224,7 +224,8 @@ def constant_pattern(value: Step, pattern: str, price: Price) -> Step:
         if type(text) is Failure:
             return text
         frame[0] += flat or tenth(size_of(text) + 1) * per_tenth
-        return test(text.name) if type(text) is TypeValue else NO_SUCH_OVERLOAD
+        text = native(text)
+        return test(text) if type(text) is str else NO_SUCH_OVERLOAD
 
     return Step(value.fixed, body)
 

@@ -7,11 +7,11 @@ whole expression. Everything else keeps its exact price; `steps` tells how price
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from drakkar.cel import comparisons, folds, logic, messages
-from drakkar.cel.calls import Dispatcher, many_body, plan_call
+from drakkar.cel.calls import Dispatcher, NativeDispatcher, many_body, plan_call
 from drakkar.cel.expressions import (
     CallNode,
     FoldNode,
@@ -26,7 +26,7 @@ from drakkar.cel.expressions import (
 from drakkar.cel.libraries.regex import compile_pattern
 from drakkar.cel.natives import printed
 from drakkar.cel.paths import Path, Qualifier, conditional, lazy_reader, resolve_step, slot_reader
-from drakkar.cel.signatures import Implementation, Overload, Price
+from drakkar.cel.signatures import Overload, Price
 from drakkar.cel.steps import FIRST_SLOT, Body, Frame, LimitReached, Step, charged, constant
 from drakkar.cel.types import Type
 from drakkar.cel.values import (
@@ -279,8 +279,8 @@ class Planner:
             )
         names = self.tables.dispatchers.get((node.function, "constant pattern"))
         if names is None:
-            overloads = self.tables.functions[node.function]
-            names = self.tables.dispatchers[node.function, "constant pattern"] = _taking_names(node.function, overloads)
+            names = NativeDispatcher(node.function, self.tables.functions[node.function], bare=True)
+            self.tables.dispatchers[node.function, "constant pattern"] = names
         return Step(0, many_body(names, price, arguments))
 
     def dispatcher(self, node: CallNode) -> Dispatcher:
@@ -464,20 +464,6 @@ def _reads_first(node: Node, name: str) -> bool:
         case CallNode(target=Node() as target):
             return _reads_first(target, name)
     return False
-
-
-def _taking_names(function: str, overloads: Sequence[Overload]) -> Dispatcher:
-    """A dispatcher for constant patterns, which upstream also looks for in the names of types."""
-    dispatcher = Dispatcher(function, overloads, bare=True)
-    for overload in dispatcher.overloads:
-        implementation = overload.implementation
-        assert implementation is not None
-
-        def named(value: TypeValue, *rest: Any, run: Implementation = implementation) -> Any:
-            return run(value.name, *rest)
-
-        dispatcher.table[(TypeValue, *overload.classes[1:])] = named
-    return dispatcher
 
 
 def _is_settled(step: Step) -> bool:

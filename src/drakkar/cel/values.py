@@ -105,6 +105,13 @@ class Optional:
 NONE: Final = Optional(present=False)
 
 
+def native(value: Any) -> Any:
+    """What upstream's calls with a constant pattern see of a value: a type's name, what an optional holds."""
+    while type(value) is Optional and value.present:
+        value = value.value
+    return value.name if type(value) is TypeValue else value
+
+
 class ComputedQuantity(Quantity):
     """The result of add() or sub(): upstream cannot compare it when it stands on the right of ==."""
 
