@@ -1,7 +1,7 @@
 """The GPU driver beside a real API server and on a real kubelet: prepare over the socket, pods from apply to Ready.
 
-Two clusters in turn: etcd and API server alone for the socket (nothing else calls the driver), then the whole with the
-chart installed. NVIDIA's driver on the same kind of machine and test: prepare 3.7 ms (p99 10.9), again 1.9, unprepare
+Two clusters in turn: etcd and API server alone for the socket (nothing else calls the driver), then the whole; the
+chart is installed in both, and the driver has its service account's token. NVIDIA's driver on the same kind of machine and test: prepare 3.7 ms (p99 10.9), again 1.9, unprepare
 1.4, 78 MB; eight pods in 1.3 s. What a round costs in processor time, and whose, is told below the table: it does not
 depend on what else the machine does. Needs what `make e2e` needs; skipped with a sentence where that is missing.
 """
@@ -21,12 +21,13 @@ from typing import Any
 from bench._shares import ProcessorTime, sentence, spent
 from bench._tables import Figure, show
 from bench.prepare import fdatasync_times, percentile, prepare_times
-from drakkar.drivers.gpu.classes import device_classes
 from drakkar.kube.client import Client
 from drakkar.kube.https import HttpsTransport
 from drakkar.kube.kubeconfig import load
-from drakkar.kube.resources import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIM_TEMPLATES
-from tests.e2e.conftest import helm
+from drakkar.kube.resources import NODES, PODS, RESOURCE_CLAIM_TEMPLATES
+from drakkar.testing.kubectl import Kubectl
+from tests.conftest import kubectl as fetched_kubectl
+from tests.e2e.conftest import helm, kubeconfig_of_driver
 from tests.e2e.node import Driver
 from tests.e2e.scenarios import WAIT, DriverSetup, filled
 from tools.realkube import build
@@ -90,6 +91,7 @@ class _Pods:
 
 def _socket(count: int) -> tuple[list[float], list[float], list[float], list[float]]:
     with RealCluster(binaries(), only=("etcd", "kube-apiserver")) as cluster:
+        helm(cluster, "install", "--create-namespace")  # with its classes, policies, and rights of the driver
         asyncio.run(_prepare_cluster(cluster, node=True))
         with driver_of(cluster) as driver:
             driver.start()
@@ -100,7 +102,7 @@ def _socket(count: int) -> tuple[list[float], list[float], list[float], list[flo
 
 def _pods(rounds: int) -> _Pods:
     with RealCluster(binaries()) as cluster:
-        helm(cluster, "install", "--create-namespace")  # with its classes, policies, and rights of kubelets
+        helm(cluster, "install", "--create-namespace")  # with rights of kubelets, too
         asyncio.run(_prepare_cluster(cluster, node=False))
         measured = _Pods()
         with driver_of(cluster) as driver:
@@ -129,7 +131,8 @@ def binaries() -> Path:
 @contextlib.contextmanager
 def driver_of(cluster: RealCluster) -> Iterator[Driver]:
     """The driver, not yet started; ended and its machine removed afterwards."""
-    driver = Driver(cluster, DriverSetup(), cluster.kubeconfig)
+    kubeconfig = kubeconfig_of_driver(cluster, Kubectl(fetched_kubectl(37), cluster.environment))
+    driver = Driver(cluster, DriverSetup(), kubeconfig)
     try:
         yield driver
     finally:
@@ -144,8 +147,6 @@ def _client(cluster: RealCluster) -> Client:
 async def _prepare_cluster(cluster: RealCluster, *, node: bool) -> None:
     client = _client(cluster)
     if node:
-        for one in device_classes():
-            await client.create(DEVICE_CLASSES, one)
         await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": cluster.node}})
     else:
         async for event in client.watch(NODES):

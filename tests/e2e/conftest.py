@@ -87,7 +87,11 @@ def kubectl(cluster: RealCluster) -> Kubectl:
 
 @pytest.fixture(scope="session")
 def driver_kubeconfig(cluster: RealCluster, kubectl: Kubectl) -> Path:
-    """The driver's own kubeconfig: a token of its service account, bound to the node."""
+    return kubeconfig_of_driver(cluster, kubectl)
+
+
+def kubeconfig_of_driver(cluster: RealCluster, kubectl: Kubectl) -> Path:
+    """The driver's own, where the chart is installed: a token of its service account, bound to the node."""
     bound = ("--bound-object-kind=Node", f"--bound-object-name={cluster.node}", "--duration=4h")
     token = kubectl("create", "token", "drakkar", "-n", NAMESPACE, *bound).stdout.strip()
     path = cluster.layout.folder / "driver.kubeconfig"
