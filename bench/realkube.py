@@ -1,9 +1,10 @@
 """The GPU driver beside a real API server and on a real kubelet: prepare over the socket, pods from apply to Ready.
 
 Two clusters in turn: etcd and API server alone for the socket (nothing else calls the driver), then the whole; the
-chart is installed in both, and the driver has its service account's token. NVIDIA's driver on the same kind of machine and test: prepare 3.7 ms (p99 10.9), again 1.9, unprepare
-1.4, 78 MB; eight pods in 1.3 s. What a round costs in processor time, and whose, is told below the table: it does not
-depend on what else the machine does. Needs what `make e2e` needs; skipped with a sentence where that is missing.
+chart is installed in both, and the driver has its service account's token. NVIDIA's driver on the same kind of machine
+and test: prepare 3.7 ms (p99 10.9), again 1.9, unprepare 1.4, 78 MB; eight pods in 1.3 s. What a round costs in
+processor time, and whose, is told below the table: it does not depend on what else the machine does. Needs what
+`make e2e` needs; skipped with a sentence where that is missing.
 """
 
 from __future__ import annotations

@@ -1,19 +1,22 @@
-"""The transport for any cluster: HTTPS through aiohttp, whose parser is C and whose connections are kept.
-
-aiohttp is imported only when a connection is opened: the embedded cluster itself never needs it.
-"""
+"""The transport for any cluster: HTTPS over connections that are kept (`http1`); websockets are aiohttp's."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import contextlib
 import ssl
 import tempfile
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
+from drakkar.kube import kubeconfig
 from drakkar.kube.apierrors import UnreachableError, error_from
-from drakkar.kube.kubeconfig import Connection, KubeconfigError
+from drakkar.kube.http1 import Connection, Pool, Response, message_of
+from drakkar.kube.kubeconfig import KubeconfigError
 from drakkar.kube.transport import ApiRequest, ApiResponse
 
 if TYPE_CHECKING:
@@ -21,75 +24,132 @@ if TYPE_CHECKING:
 
 _decode = msgspec.json.decode
 _encode = msgspec.json.encode
+_PLAIN: Final = "/%?:@!$&'()*+,;=~"
+"""What stays as it is in a path: its own separators, and what is quoted already."""
 
 
 class HttpsTransport:
     """`timeout` bounds one exchange in seconds; watches and streams are unbounded."""
 
-    def __init__(self, connection: Connection, *, timeout: float = 30.0) -> None:
+    def __init__(self, connection: kubeconfig.Connection, *, timeout: float = 30.0) -> None:
         self._connection = connection
         self._timeout = timeout
-        self._opened: aiohttp.ClientSession | None = None
+        self._opened: Pool | None = None
+        self._session: aiohttp.ClientSession | None = None
+        where = urlsplit(connection.server)
+        self._host = where.netloc.rpartition("@")[2]
+        self._prefix = where.path.rstrip("/")
 
     async def send(self, request: ApiRequest) -> ApiResponse:
-        async with self._exchange(request, self._timeout) as response:
-            return ApiResponse(response.status, response.headers, _parse(await response.read(), response.content_type))
+        try:
+            async with asyncio.timeout(self._timeout):
+                pool, response, connection = await self._ask(request, whole=True)
+                try:
+                    body = await response.read()
+                finally:
+                    pool.give_back(connection)
+        except OSError as error:
+            raise self._unreachable(error) from error
+        return ApiResponse(response.status, response.headers, _parse(body, _media_type(response)))
 
     async def watch(self, request: ApiRequest) -> AsyncIterator[dict[str, Any]]:
         pending = b""
-        async with self._exchange(request, None) as response:
-            if response.status >= 400:
-                raise error_from(response.status, _parse(await response.read(), response.content_type))
-            async for chunk in response.content.iter_any():
-                *lines, pending = (pending + chunk).split(b"\n")
+        async with contextlib.aclosing(self.stream(request)) as parts:
+            async for part in parts:
+                *lines, pending = (pending + part).split(b"\n")
                 for line in lines:
                     if line:
                         yield _decode(line)
 
-    async def stream(self, request: ApiRequest) -> AsyncIterator[bytes]:
-        async with self._exchange(request, None) as response:
-            if response.status >= 400:
-                raise error_from(response.status, _parse(await response.read(), response.content_type))
-            async for chunk in response.content.iter_any():
-                yield chunk
+    async def stream(self, request: ApiRequest) -> AsyncGenerator[bytes, None]:
+        try:
+            pool, response, connection = await self._ask(request, whole=False)
+            try:
+                if response.status >= 400:
+                    raise error_from(response.status, _parse(await response.read(), _media_type(response)))
+                async for part in response.parts():
+                    yield part
+            finally:
+                pool.give_back(connection)
+        except OSError as error:
+            raise self._unreachable(error) from error
 
     async def close(self) -> None:
         if self._opened is not None:
-            await self._opened.close()
+            self._opened.close()
             self._opened = None
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
 
-    def _exchange(self, request: ApiRequest, timeout: float | None) -> _Exchange:
-        return _Exchange(self, request, timeout)
+    async def _ask(self, request: ApiRequest, *, whole: bool) -> tuple[Pool, Response, Connection]:
+        """The answer's head or all of it; its connection is to be given back."""
+        headers = {"Host": self._host, "Accept-Encoding": "gzip", **request.headers, **self.authorization()}
+        body = request.body
+        if body is not None and not isinstance(body, bytes):
+            body = _encode(body)
+            headers.setdefault("Content-Type", "application/json")
+        message = message_of(request.method, self._target(request), headers, body)
+        if self._opened is None:
+            self._opened = Pool(*self._where(), self.tls())
+        return self._opened, *await self._opened.ask(request.method, message, whole=whole)
+
+    def _where(self) -> tuple[str, int]:
+        """Host and port. Raises `KubeconfigError`."""
+        server = self._connection.server
+        try:
+            where = urlsplit(server)
+            port = where.port or {"https": 443, "http": 80}[where.scheme]
+        except (ValueError, KeyError):
+            raise KubeconfigError(f"the server {server!r} is no http(s) URL") from None
+        return where.hostname or "", port
+
+    def _target(self, request: ApiRequest) -> str:
+        target = self._prefix + quote(request.path, safe=_PLAIN)
+        if not request.query:
+            return target
+        return f"{target}{'&' if '?' in target else '?'}{urlencode(request.query)}"
+
+    def _unreachable(self, error: BaseException) -> UnreachableError:
+        server = self._connection.server
+        detail = getattr(error, "verify_message", "") or getattr(error, "strerror", "") or str(error)
+        return UnreachableError(
+            f"no answer from {server}: {detail or type(error).__name__}",
+            reason="Unreachable",
+            subject=server,
+            next_step="check that the cluster is running (`drakkar status`) and that the kubeconfig is its own",
+        )
 
     def session(self) -> aiohttp.ClientSession:
-        """The shared session, opened at first use (it belongs to the running loop)."""
+        """For websockets, which are a library's; opened at first use (it belongs to the running loop)."""
         import aiohttp
 
-        if self._opened is None or self._opened.closed:
-            auth = None
-            if self._connection.username:
-                auth = aiohttp.BasicAuth(self._connection.username, self._connection.password)
-            connector = aiohttp.TCPConnector(ssl=self.tls(), limit=0)
-            self._opened = aiohttp.ClientSession(
-                self._connection.server, connector=connector, auth=auth, raise_for_status=False, auto_decompress=True
-            )
-        return self._opened
+        if self._session is None or self._session.closed:
+            connector = aiohttp.TCPConnector(ssl=self.tls() or False, limit=0)
+            self._session = aiohttp.ClientSession(self._connection.server, connector=connector)
+        return self._session
 
     def authorization(self) -> dict[str, str]:
-        """The bearer header; a token file is read each time, since the kubelet renews it."""
-        token = self._connection.token
-        if self._connection.token_file is not None:
+        """The bearer or basic header; a token file is read each time, since the kubelet renews it."""
+        connection = self._connection
+        token = connection.token
+        if connection.token_file is not None:
             try:
-                token = self._connection.token_file.read_text().strip()
+                token = connection.token_file.read_text().strip()
             except OSError as error:
                 raise KubeconfigError(f"cannot read the token: {error}") from error
-        return {"Authorization": f"Bearer {token}"} if token else {}
+        if token:
+            return {"Authorization": f"Bearer {token}"}
+        if connection.username:
+            pair = f"{connection.username}:{connection.password}".encode()
+            return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+        return {}
 
-    def tls(self) -> ssl.SSLContext | bool:
-        """What the connection's server is checked with; False for plain HTTP. Raises `KubeconfigError`."""
+    def tls(self) -> ssl.SSLContext | None:
+        """What the connection's server is checked with; None for plain HTTP. Raises `KubeconfigError`."""
         connection = self._connection
         if not connection.server.startswith("https:"):
-            return False
+            return None
         try:
             context = ssl.create_default_context(cadata=connection.ca.decode() if connection.ca else None)
             if connection.insecure:
@@ -106,55 +166,8 @@ class HttpsTransport:
         return context
 
 
-class _Exchange:
-    """One request as an async context; every way a connection can fail becomes one kind of error."""
-
-    def __init__(self, transport: HttpsTransport, request: ApiRequest, timeout: float | None) -> None:
-        self._transport, self._request, self._timeout = transport, request, timeout
-        self._response: aiohttp.ClientResponse | None = None
-
-    async def __aenter__(self) -> aiohttp.ClientResponse:
-        import aiohttp
-
-        request = self._request
-        headers = dict(request.headers) | self._transport.authorization()
-        body = request.body
-        if body is not None and not isinstance(body, bytes):
-            body = _encode(body)
-            headers.setdefault("Content-Type", "application/json")
-        try:
-            self._response = await self._transport.session().request(
-                request.method,
-                request.path,
-                params=dict(request.query),
-                headers=headers,
-                data=body,
-                timeout=aiohttp.ClientTimeout(total=self._timeout, connect=10),
-            )
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise self._unreachable(error) from error
-        return self._response
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        import aiohttp
-
-        if self._response is not None:
-            if kind is None:
-                self._response.release()
-            else:
-                self._response.close()
-        if isinstance(error, aiohttp.ClientError | TimeoutError):
-            raise self._unreachable(error) from error
-
-    def _unreachable(self, error: BaseException) -> UnreachableError:
-        server = self._transport._connection.server
-        detail = str(error) or type(error).__name__
-        return UnreachableError(
-            f"no answer from {server}: {detail}",
-            reason="Unreachable",
-            subject=server,
-            next_step="check that the cluster is running (`drakkar status`) and that the kubeconfig is its own",
-        )
+def _media_type(response: Response) -> str:
+    return response.headers.get("content-type", "").partition(";")[0].strip()
 
 
 def _parse(data: bytes, content_type: str) -> Any:

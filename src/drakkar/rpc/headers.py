@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MAX_LIST: Final = 16_384
 """Bytes of all headers of a call."""
+_SHORT: Final = 1024
+"""Bytes of a block that cannot hold more headers than that, whatever is in it."""
 
 _TIMEOUT: Final = re.compile(r"(\d{1,8})([HMSmun])", re.ASCII)
 _UNITS: Final = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
@@ -59,12 +61,28 @@ def read(memory: Decoder, data: bytes) -> Headers:
 
     found: Headers = {}
     try:
-        for name, value in memory.decode(data):
+        for name, value in _literals(data) or memory.decode(data):
             key, text = _text(name), _text(value)
             found[key] = f"{found[key]},{text}" if key in found else text
     except (HPACKError, UnicodeError) as error:
         raise ProtocolError(f"headers that cannot be read: {error}", frames.COMPRESSION_ERROR) from None
     return found
+
+
+def _literals(data: bytes) -> list[tuple[bytes, bytes]]:
+    """The pairs of a block such as `block` makes of short texts, which no memory is needed for; of others none."""
+    pairs: list[tuple[bytes, bytes]] = []
+    at, end = 0, len(data)
+    if end > _SHORT:
+        return []
+    while at + 2 < end:
+        middle = at + 2 + data[at + 1]
+        if data[at] or data[at + 1] > 126 or middle >= end or data[middle] > 126:
+            return []
+        after = middle + 1 + data[middle]
+        pairs.append((data[at + 2 : middle], data[middle + 1 : after]))
+        at = after
+    return pairs if at == end else []
 
 
 def _text(value: str | bytes) -> str:
