@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import http.server
 import os
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -20,6 +22,13 @@ from drakkar.kube.transport import ApiRequest, ApiResponse
 
 _JSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 _HELLO = _JSON + b'Content-Length: 9\r\n\r\n{"a": 12}'
+
+_MEMBERS = [gzip.compress(text) for text in (b'{"a": 12}', b'{"a"', b": 12}")]
+
+
+def _packed(data: bytes) -> bytes:
+    return _JSON + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s" % (len(data), data)
+
 
 Script = Callable[[int, bytes], AsyncIterator[bytes]]
 
@@ -92,9 +101,11 @@ async def get(transport: HttpsTransport, path: str = "/x", **query: str) -> ApiR
         _JSON + b'Transfer-Encoding: chunked\r\n\r\n3\r\n{"a\r\n6\r\n": 12}\r\n0\r\n\r\n',
         b"HTTP/1.1 100 Continue\r\n\r\n" + _HELLO,
         b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + _HELLO,
-        _JSON
-        + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s"
-        % (len(packed := gzip.compress(b'{"a": 12}')), packed),
+        _JSON + b'Transfer-Encoding: chunked\r\n\r\n9;a=b\r\n{"a": 12}\r\n0\r\nContent-Encoding: gzip\r\nX: y\r\n\r\n',
+        _packed(_MEMBERS[0]),
+        _packed(b"".join(_MEMBERS[1:])),
+        _JSON + b'Content-Encoding: Identity\r\nContent-Length: 9\r\n\r\n{"a": 12}',
+        _JSON + b'Content-Encoding:\r\nContent-Length: 9\r\n\r\n{"a": 12}',
     ],
 )
 @pytest.mark.parametrize("size", [1, 7, 1000])
@@ -102,7 +113,7 @@ def test_an_answer_in_any_pieces_and_the_connection_is_kept(answer: bytes, size:
     async def work(transport: HttpsTransport, server: Server) -> None:
         for _ in range(3):
             found = await get(transport)
-            assert (found.status, found.body) == (200, {"a": 12})
+            assert (found.status, found.body, found.headers.get("x")) == (200, {"a": 12}, None)
         assert server.connections == 1
 
     asked(always(*(answer[at : at + size] for at in range(0, len(answer), size))), work)
@@ -148,6 +159,26 @@ def test_the_head_of_a_head() -> None:
 
 
 @pytest.mark.parametrize(
+    ("method", "answer"),
+    [
+        ("GET", _HELLO + b"HTTP/1.1 404 Not Found\r\nX: y\r\nContent-Length: 0\r\n\r\n"),
+        ("GET", _HELLO + b"HTTP/1.1 4"),
+        ("HEAD", _HELLO),
+        ("GET", b"HTTP/1.1 204 No Content\r\nContent-Length: 2\r\n\r\n{}"),
+    ],
+)
+def test_what_follows_an_answer_is_not_the_next_one_s(method: str, answer: bytes) -> None:
+    async def work(transport: HttpsTransport, server: Server) -> None:
+        for _ in range(2):
+            found = await transport.send(ApiRequest(method, "/x"))
+            assert found.status in (200, 204)
+            assert "x" not in found.headers
+        assert server.connections == 2
+
+    asked(always(answer), work)
+
+
+@pytest.mark.parametrize(
     "pieces",
     [
         (b"",),
@@ -158,6 +189,8 @@ def test_the_head_of_a_head() -> None:
         (b"HTTP/1.1 200", b""),
         (b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",),
         (_JSON + b"Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc",),
+        (_packed(_MEMBERS[0][:-4]),),
+        (_packed(_MEMBERS[0] + b"abc"),),
         (b"HTTP/1.1 200 OK\r\n" + b"X-A: " + b"a" * (2 << 20),),
     ],
 )
@@ -234,6 +267,73 @@ def test_silence_ends_at_the_time_limit_and_with_its_caller() -> None:
     asked(script, work, timeout=0.1)
 
 
+@pytest.mark.parametrize("answer", [b"", _JSON + b"\r\n[1, 2"])
+def test_closing_ends_what_is_being_asked(answer: bytes) -> None:
+    """It is neither asked again on a connection that nobody closes, nor taken for complete."""
+
+    async def script(number: int, _: bytes) -> AsyncIterator[bytes]:
+        if number == 1 or answer:
+            yield _HELLO if number == 1 else answer
+        if number > 1:
+            await asyncio.sleep(30)
+
+    async def work(transport: HttpsTransport, server: Server) -> None:
+        await get(transport)
+        waiting = asyncio.create_task(get(transport))
+        await asyncio.sleep(0.05)
+        await transport.close()
+        with pytest.raises(UnreachableError, match="closed on this side"):
+            await waiting
+        connecting = asyncio.create_task(get(transport))
+        await asyncio.sleep(0)
+        await transport.close()
+        with pytest.raises(UnreachableError, match="the client was closed"):
+            await connecting
+        assert len(server.requests) == 2
+
+    asked(script, work)
+
+
+def test_an_answer_before_the_whole_request_was_sent() -> None:
+    """What is left of the request is not what the next one waits behind."""
+    connections = 0
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+
+    async def main() -> None:
+        listener = await asyncio.start_server(refuse, "127.0.0.1", 0)
+        transport = HttpsTransport(Connection(f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"), timeout=2)
+        for body in (b"a" * (32 << 20), b"a"):
+            assert (await transport.send(ApiRequest("POST", "/x", body=body))).status == 413
+        assert connections == 2
+        await transport.close()
+        listener.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_one_event_loop_after_the_other() -> None:
+    class Hello(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.wfile.write(_HELLO)
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hello) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        transport = HttpsTransport(Connection(f"http://127.0.0.1:{server.server_port}"), timeout=2)
+        for _ in range(2):
+            assert asyncio.run(get(transport)).body == {"a": 12}
+        asyncio.run(transport.close())
+        server.shutdown()
+
+
 def test_nobody_listens() -> None:
     async def work() -> None:
         transport = HttpsTransport(Connection("http://127.0.0.1:1"))
@@ -243,10 +343,17 @@ def test_nobody_listens() -> None:
     asyncio.run(work())
 
 
-@pytest.mark.parametrize("server", ["127.0.0.1:6443", "https://h:port", "ftp://h", ""])
+@pytest.mark.parametrize(
+    "server", ["127.0.0.1:6443", "https://h:port", "ftp://h", "", "https://:1", "http://[::1", "http://a..b"]
+)
 def test_a_server_that_is_no_address_is_told(server: str) -> None:
     with pytest.raises(KubeconfigError, match="no http"):
-        asyncio.run(get(HttpsTransport(Connection(server))))
+        HttpsTransport(Connection(server))
+
+
+@pytest.mark.parametrize("server", ["HTTPS://h", " https://h"])
+def test_a_scheme_is_https_however_it_is_spelt(server: str) -> None:
+    assert HttpsTransport(Connection(server)).tls() is not None
 
 
 def test_a_stream_comes_as_it_is_sent_and_leaving_it_closes_the_connection() -> None:
@@ -285,6 +392,25 @@ def test_a_refused_watch_is_the_server_s_error() -> None:
         assert caught.value.status == 410
 
     asked(always(answer), work)
+
+
+def test_a_long_refusal_of_a_stream_is_read() -> None:
+    async def work(transport: HttpsTransport, _: Server) -> None:
+        with pytest.raises(ApiError, match="the server answered 500: aaa"):
+            async with asyncio.timeout(5):
+                async for _part in transport.stream(ApiRequest("GET", "/x")):
+                    pass
+
+    asked(always(b"HTTP/1.1 500 Error\r\nContent-Length: %d\r\n\r\n" % (3 << 20), b"a" * (3 << 20)), work)
+
+
+def test_an_event_that_is_no_json_is_told() -> None:
+    async def work(transport: HttpsTransport, _: Server) -> None:
+        with pytest.raises(UnreachableError, match="malformed"):
+            async for _event in transport.watch(ApiRequest("GET", "/x")):
+                pass
+
+    asked(always(_JSON + b"Content-Length: 8\r\n\r\nno JSON\n"), work)
 
 
 def test_a_slow_reader_makes_the_server_wait() -> None:
@@ -327,12 +453,15 @@ def test_a_prefix_of_the_server_s_address_a_query_and_credentials() -> None:
     async def work(transport: HttpsTransport, server: Server) -> None:
         await get(transport, "/api/v1/a b", labelSelector="a in (b,c)")
         assert server.requests[0].startswith(
-            b"GET /k8s/clusters/c/api/v1/a%20b?labelSelector=a+in+%28b%2Cc%29 HTTP/1.1\r\n"
+            b"GET /k8s/cl%C3%A9/c/api/v1/a%20b?labelSelector=a+in+%28b%2Cc%29 HTTP/1.1\r\n"
         )
+        async with transport.session().get("api/v1"):
+            assert server.requests[1].startswith(b"GET /k8s/cl%C3%A9/c/api/v1 HTTP/1.1\r\n")
 
-    asked(always(_HELLO), work, prefix="/k8s/clusters/c/")
+    asked(always(_HELLO), work, prefix="/k8s/cl\u00e9/c/")
     named = HttpsTransport(Connection("https://h", username="a", password="b:c"))
     assert named.authorization() == {"Authorization": "Basic YTpiOmM="}
+    assert HttpsTransport(Connection("https://h", token="a\n")).authorization() == {"Authorization": "Bearer a"}
 
 
 def test_a_header_cannot_become_two() -> None:

@@ -57,7 +57,7 @@ async def execute(
     try:
         async with asyncio.timeout(seconds):
             async with transport.session().ws_connect(
-                path, params=query, protocols=_PROTOCOLS, headers=transport.authorization()
+                path.removeprefix("/"), params=query, protocols=_PROTOCOLS, headers=transport.authorization()
             ) as socket:
                 async for message in socket:
                     data = message.data if isinstance(message.data, bytes) else str(message.data).encode()

@@ -68,6 +68,10 @@ class Response:
         return self._done
 
     @property
+    def failed(self) -> bool:
+        return self._error is not None
+
+    @property
     def waits(self) -> bool:
         """Whether the server waits for a slow reader."""
         return self._resume is not None
@@ -79,43 +83,43 @@ class Response:
 
     async def read(self) -> bytes:
         """The whole body. Raises `BrokenAnswerError`."""
+        self._whole = True
+        self._go_on()
         while not self._done:
             await self._more()
         data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
-        unpack = self._unpacker()
-        return data if unpack is None else unpack(data)
+        packed = self._packed()
+        if packed is not None:
+            data = packed.feed(data)
+            packed.end()
+        return data
 
     async def parts(self) -> AsyncIterator[bytes]:
         """The body in the pieces in which it comes. Raises `BrokenAnswerError`."""
-        unpack = self._unpacker()
+        packed = self._packed()
         while True:
             if self._chunks:
                 data = b"".join(self._chunks)
                 self._chunks, self._size = [], 0
-                if self._resume is not None:
-                    self._resume()
-                    self._resume = None
-                if unpack is not None:
-                    data = unpack(data)
+                self._go_on()
+                if packed is not None:
+                    data = packed.feed(data)
                 if data:
                     yield data
             elif self._done:
+                if packed is not None:
+                    packed.end()
                 return
             else:
                 await self._more()
 
-    def _unpacker(self) -> Callable[[bytes], bytes] | None:
-        if self.headers.get("content-encoding", "identity") == "identity":
-            return None
-        engine = zlib.decompressobj(_EITHER_FORMAT)
+    def _packed(self) -> _Packed | None:
+        return None if self.headers.get("content-encoding", "").lower() in ("", "identity") else _Packed()
 
-        def unpack(data: bytes) -> bytes:
-            try:
-                return engine.decompress(data)
-            except zlib.error as error:
-                raise BrokenAnswerError(f"the answer cannot be unpacked: {error}") from None
-
-        return unpack
+    def _go_on(self) -> None:
+        if self._resume is not None:
+            self._resume()
+            self._resume = None
 
     async def _more(self) -> None:
         if self._error is not None:
@@ -147,13 +151,39 @@ class Response:
         self._wake()
 
     def fail(self, error: Exception) -> None:
-        if not self._done:
+        """Of several reasons the first is told."""
+        if not self._done and self._error is None:
             self._error = error
             self._wake()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+class _Packed:
+    """A body in gzip's format or zlib's; gzip's may have several members (RFC 1952, 2.2)."""
+
+    def __init__(self) -> None:
+        self._member: Any = None
+
+    def feed(self, data: bytes) -> bytes:
+        unpacked = []
+        try:
+            while data:
+                if self._member is None:
+                    self._member = zlib.decompressobj(_EITHER_FORMAT)
+                unpacked.append(self._member.decompress(data))
+                data = self._member.unused_data
+                if self._member.eof:
+                    self._member = None
+        except zlib.error as error:
+            raise BrokenAnswerError(f"the answer cannot be unpacked: {error}") from None
+        return b"".join(unpacked)
+
+    def end(self) -> None:
+        if self._member is not None:
+            raise BrokenAnswerError("the answer cannot be unpacked: its end is missing")
 
 
 class Connection(asyncio.Protocol):
@@ -182,6 +212,8 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         self.reusable = False
+        if self.response is not None:
+            self.response.fail(ConnectionAbortedError("the connection was closed on this side"))
         self.transport.abort()
 
     # asyncio.Protocol
@@ -209,8 +241,9 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.reusable = False
+        self._parser = None  # which refers to this object
         response = self.response
-        if response is None or response.complete:
+        if response is None or response.complete or response.failed:
             return
         if response.status and not self._bounded and error is None:
             response.finish()  # its end was to be the connection's
@@ -226,16 +259,21 @@ class Connection(asyncio.Protocol):
 
     # httptools
 
+    def on_message_begin(self) -> None:
+        if self.response is None or self.response.complete:
+            self.reusable = False  # one more answer, to nothing that was asked
+
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self.response is None or self.response.status:
+            return  # after the body: these change nothing that was said in the head
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         self._headers[key] = f"{self._headers[key]}, {text}" if key in self._headers else text
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        if status < 200:  # 100, 103: the answer itself follows
-            return
         response, headers = self.response, self._headers
-        assert response is not None
+        if status < 200 or response is None or response.complete:  # 100, 103: the answer itself follows
+            return
         self._bodiless = self._bodiless or status in _BODILESS
         self._bounded = self._bodiless or "content-length" in headers or "transfer-encoding" in headers
         response.begin(status, headers)
@@ -244,7 +282,9 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, data: bytes) -> None:
         response = self.response
-        if response is not None and not response.complete and response.add(data) and self.transport.is_reading():
+        if response is None or response.complete:
+            self.reusable = False  # a body where none may be
+        elif response.add(data) and self.transport.is_reading():
             self.transport.pause_reading()
             response.resume_with(self.transport.resume_reading)
 
@@ -272,6 +312,9 @@ class Pool:
 
     def __init__(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
         self._host, self._port, self._tls = host, port, tls
+        self.loop = asyncio.get_running_loop()
+        """Whose connections these are."""
+        self._closed = False
         self._idle: list[Connection] = []
         self._busy: set[Connection] = set()
 
@@ -305,24 +348,27 @@ class Pool:
                 return response, connection
 
     def give_back(self, connection: Connection) -> None:
-        """The exchange is over: the connection is kept if its answer was read to the end, else closed."""
+        """The exchange is over: a connection on which either side has something left is closed, else it is kept."""
         self._busy.discard(connection)
         response, connection.response = connection.response, None
         at_end = response is not None and response.complete and not response.waits
-        if not at_end or not connection.reusable or connection.transport.is_closing():
+        at_end = at_end and not connection.transport.get_write_buffer_size()
+        if self._closed or not at_end or not connection.reusable or connection.transport.is_closing():
             connection.close()
             return
-        connection.idle_since = asyncio.get_running_loop().time()
+        connection.idle_since = self.loop.time()
         self._idle.append(connection)
 
     def close(self) -> None:
+        """What is being asked fails with `ConnectionAbortedError`."""
+        self._closed = True
         for connection in (*self._idle, *self._busy):
             connection.close()
         self._idle.clear()
         self._busy.clear()
 
     def _kept(self) -> Connection | None:
-        oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
+        oldest = self.loop.time() - IDLE_SECONDS
         while self._idle and (self._idle[0].idle_since < oldest or not self._idle[0].reusable):
             self._idle.pop(0).close()
         while self._idle:
@@ -333,12 +379,14 @@ class Pool:
         return None
 
     async def _connect(self) -> Connection:
-        loop = asyncio.get_running_loop()
         name = self._host if self._tls is not None else None
         async with asyncio.timeout(CONNECT_SECONDS):
-            _, connection = await loop.create_connection(
+            _, connection = await self.loop.create_connection(
                 Connection, self._host, self._port, ssl=self._tls, server_hostname=name
             )
+        if self._closed:
+            connection.close()
+            raise ConnectionAbortedError("the client was closed")
         return connection
 
 

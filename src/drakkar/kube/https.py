@@ -24,21 +24,33 @@ if TYPE_CHECKING:
 
 _decode = msgspec.json.decode
 _encode = msgspec.json.encode
+_PORTS: Final = {"https": 443, "http": 80}
 _PLAIN: Final = "/%?:@!$&'()*+,;=~"
 """What stays as it is in a path: its own separators, and what is quoted already."""
 
 
 class HttpsTransport:
-    """`timeout` bounds one exchange in seconds; watches and streams are unbounded."""
+    """`timeout` bounds one exchange in seconds; watches and streams are unbounded.
+
+    Raises:
+        KubeconfigError: the connection's server is no URL.
+    """
 
     def __init__(self, connection: kubeconfig.Connection, *, timeout: float = 30.0) -> None:
         self._connection = connection
         self._timeout = timeout
         self._opened: Pool | None = None
         self._session: aiohttp.ClientSession | None = None
-        where = urlsplit(connection.server)
+        try:
+            where = urlsplit(connection.server)
+            self._name, self._port = where.hostname or "", where.port or _PORTS[where.scheme]
+            if not self._name.encode("idna"):
+                raise ValueError("no host")
+        except (ValueError, KeyError):
+            raise KubeconfigError(f"the server {connection.server!r} is no http(s) URL") from None
+        self._scheme = where.scheme
         self._host = where.netloc.rpartition("@")[2]
-        self._prefix = where.path.rstrip("/")
+        self._prefix = quote(where.path.rstrip("/"), safe=_PLAIN)
 
     async def send(self, request: ApiRequest) -> ApiResponse:
         try:
@@ -59,7 +71,7 @@ class HttpsTransport:
                 *lines, pending = (pending + part).split(b"\n")
                 for line in lines:
                     if line:
-                        yield _decode(line)
+                        yield self._event(line)
 
     async def stream(self, request: ApiRequest) -> AsyncGenerator[bytes, None]:
         try:
@@ -76,7 +88,8 @@ class HttpsTransport:
 
     async def close(self) -> None:
         if self._opened is not None:
-            self._opened.close()
+            if self._opened.loop is asyncio.get_running_loop():
+                self._opened.close()
             self._opened = None
         if self._session is not None:
             await self._session.close()
@@ -90,19 +103,15 @@ class HttpsTransport:
             body = _encode(body)
             headers.setdefault("Content-Type", "application/json")
         message = message_of(request.method, self._target(request), headers, body)
-        if self._opened is None:
-            self._opened = Pool(*self._where(), self.tls())
+        if self._opened is None or self._opened.loop is not asyncio.get_running_loop():
+            self._opened = Pool(self._name, self._port, self.tls())
         return self._opened, *await self._opened.ask(request.method, message, whole=whole)
 
-    def _where(self) -> tuple[str, int]:
-        """Host and port. Raises `KubeconfigError`."""
-        server = self._connection.server
+    def _event(self, line: bytes) -> Any:
         try:
-            where = urlsplit(server)
-            port = where.port or {"https": 443, "http": 80}[where.scheme]
-        except (ValueError, KeyError):
-            raise KubeconfigError(f"the server {server!r} is no http(s) URL") from None
-        return where.hostname or "", port
+            return _decode(line)
+        except msgspec.DecodeError as error:
+            raise self._unreachable(error) from error
 
     def _target(self, request: ApiRequest) -> str:
         target = self._prefix + quote(request.path, safe=_PLAIN)
@@ -121,12 +130,15 @@ class HttpsTransport:
         )
 
     def session(self) -> aiohttp.ClientSession:
-        """For websockets, which are a library's; opened at first use (it belongs to the running loop)."""
+        """For websockets, which are a library's; opened at first use (it belongs to the running loop).
+
+        Paths without their first slash are below the server's own.
+        """
         import aiohttp
 
         if self._session is None or self._session.closed:
             connector = aiohttp.TCPConnector(ssl=self.tls() or False, limit=0)
-            self._session = aiohttp.ClientSession(self._connection.server, connector=connector)
+            self._session = aiohttp.ClientSession(f"{self._scheme}://{self._host}{self._prefix}/", connector=connector)
         return self._session
 
     def authorization(self) -> dict[str, str]:
@@ -135,10 +147,10 @@ class HttpsTransport:
         token = connection.token
         if connection.token_file is not None:
             try:
-                token = connection.token_file.read_text().strip()
-            except OSError as error:
+                token = connection.token_file.read_text()
+            except (OSError, UnicodeError) as error:
                 raise KubeconfigError(f"cannot read the token: {error}") from error
-        if token:
+        if token := token.strip():
             return {"Authorization": f"Bearer {token}"}
         if connection.username:
             pair = f"{connection.username}:{connection.password}".encode()
@@ -148,7 +160,7 @@ class HttpsTransport:
     def tls(self) -> ssl.SSLContext | None:
         """What the connection's server is checked with; None for plain HTTP. Raises `KubeconfigError`."""
         connection = self._connection
-        if not connection.server.startswith("https:"):
+        if self._scheme != "https":
             return None
         try:
             context = ssl.create_default_context(cadata=connection.ca.decode() if connection.ca else None)
