@@ -21,7 +21,8 @@ __all__ = ["BrokenAnswerError", "Connection", "Pool", "Response", "message_of"]
 CONNECT_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 90.0
 """How long a connection is kept without use, as in client-go; servers keep theirs longer."""
-HEAD_LIMIT: Final = 1 << 20
+HEAD_LIMIT: Final = 1 << 16
+"""Far above any head of an API server: what repeats one name a quarter of a million times takes ten seconds to read."""
 BUFFERED: Final = 1 << 20
 """Bytes of an endless answer that are kept for a slow reader before the server has to wait."""
 _REPEATABLE: Final = frozenset(("GET", "HEAD", "OPTIONS", "PUT", "DELETE"))
