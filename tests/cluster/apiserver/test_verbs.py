@@ -267,3 +267,25 @@ def test_services_get_addresses_and_ports_of_their_own_and_keep_them() -> None:
         assert clash.status == 422 and "already allocated" in clash.body["message"]
 
     run(main())
+
+
+def test_a_change_that_the_server_takes_back_is_none_however_late_it_comes() -> None:
+    """An owner that is named twice is named once: the same version, the same times."""
+
+    async def main() -> None:
+        world = World()
+        owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u-1"}
+        await world.post(CONFIGS, {**config("a"), "metadata": {"name": "a", "ownerReferences": [owner]}})
+        before = (await world.merge(f"{CONFIGS}/a", {"metadata": {"ownerReferences": [{**owner, "uid": "u-2"}]}})).body
+        await world.clock.advance(5)
+        adding = [{"op": "add", "path": "/metadata/ownerReferences/-", "value": {**owner, "uid": "u-2"}}]
+        after = await world.ask(
+            "PATCH", f"{CONFIGS}/a", adding, headers={"content-type": "application/json-patch+json"}
+        )
+        assert after.body == before
+        assert len(after.headers["Warning"].split("duplicate UID(s) observed: u-2")) == 2
+        changed = (await world.merge(f"{CONFIGS}/a", {"data": {"a": "b"}})).body
+        assert changed["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]
+        assert changed["metadata"]["managedFields"] != before["metadata"]["managedFields"]
+
+    run(main())

@@ -31,6 +31,21 @@ def with_managed_fields(call: Call, old: dict[str, Any] | None, obj: dict[str, A
     )
 
 
+def but_for_times(obj: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
+    """`old` if nothing but times in managedFields tells `obj` from it, else `obj`: such a write is none.
+
+    Asked when everything is done to the object that a server does, since that may take a change back.
+    """
+    entries, before = (one["metadata"].get("managedFields") or () for one in (obj, old))
+    if len(entries) != len(before) or not all(map(_same_but_time, entries, before)):
+        return obj
+    return old if {**obj, "metadata": {**obj["metadata"], "managedFields": before}} == old else obj
+
+
+def _same_but_time(entry: dict[str, Any], other: dict[str, Any]) -> bool:
+    return {**entry, "time": None} == {**other, "time": None}
+
+
 def apply_configuration(call: Call, existing: StoredObject | None) -> tuple[dict[str, Any], list[str]]:
     """Merge the applied configuration in the body into the live object; raises `StatusError` (409 for conflicts)."""
     from drakkar.cluster.machinery import apply
