@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from gpu_node import CLAIMS, PODS, GpuNode, nodes_of, on, running
+from test_gpu_mps import until
 
 from drakkar.injection.cache import CdiCache
 from drakkar.kube.clock import FakeClock
@@ -394,6 +395,39 @@ def test_a_damaged_journal_is_set_aside_and_told_in_an_event(tmp_path: Path) -> 
             assert "JournalDamaged" in reasons
 
     asyncio.run(main())
+
+
+def test_a_damaged_journal_holds_nothing_for_claims_that_are_gone(tmp_path: Path) -> None:
+    """The record that was lost may be that of a release; the kubelet, which had its answer, asks no more."""
+
+    async def main() -> None:
+        clock = FakeClock()
+        node = GpuNode(tmp_path, clock=clock)
+        names = {"gone": "gpu-0", "made-again": "gpu-1", "lives": "gpu-2"}
+        async with running(node):
+            uids = {name: node.claim(name, device) for name, device in names.items()}
+            for name, uid in uids.items():
+                assert not (await node.prepare(name, uid)).error
+        journal = tmp_path / "state" / "claims.journal"
+        journal.write_bytes(journal.read_bytes() + b'00000000 {"torn')
+        node.api.remove(f"{CLAIMS}/gone")
+        node.api.remove(f"{CLAIMS}/made-again")
+        node.claim("made-again", "gpu-3")
+        async with running(node):
+            await clock.advance(9)
+            assert set(node.driver.claims) == set(uids.values())
+            await clock.advance(2)
+            await until(lambda: set(node.driver.claims) == {uids["lives"]})
+            assert len(node.files()) == 1
+            await until(lambda: _reasons(node).count("ClaimReleased") == 2)
+            assert not (await node.prepare("new", node.claim("new", "gpu-0"))).error
+            assert not (await node.unprepare("gone", uids["gone"])).error
+
+    asyncio.run(main())
+
+
+def _reasons(node: GpuNode) -> list[str]:
+    return [obj["reason"] for obj in node.api.under("/api/v1/namespaces/default/events")]
 
 
 def test_many_claims_side_by_side(tmp_path: Path) -> None:

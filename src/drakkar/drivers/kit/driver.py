@@ -51,6 +51,8 @@ _log = logging.getLogger(__name__)
 
 #: The file below a driver's state directory that remembers its claims.
 JOURNAL_NAME = "claims.journal"
+#: How long a kubelet has to give back what a damaged journal holds, before it is asked whether it exists.
+DOUBT_SECONDS = 10.0
 
 
 class NodeDriver:
@@ -107,6 +109,7 @@ class NodeDriver:
         self._waiting_reason = ""
         self._edits_token: object = None
         self._holdings = Holdings(kind, node_name, lambda: self._claims, client, self._clock)
+        self._doubting: asyncio.Task[None] | None = None
         self._status = ClaimStatus(client, kind.driver, node_name, self._clock) if claim_status else None
         self._publisher = SlicePublisher(
             client, driver=kind.driver, node_name=node_name, clock=clock, around=lambda: self._span("publish")
@@ -181,6 +184,9 @@ class NodeDriver:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.registered.wait(), kubelet_within)
         self.refresh()
+        if self._claims.damage is not None and self._claims.claims:
+            doubted = [held.claim for held in self._claims.claims.values()]
+            self._doubting = asyncio.create_task(self._release_lost(doubted), name=f"doubt of {self.driver_name}")
 
     async def stop(self) -> None:
         """Unregisters, ends calls in flight, stops publishing. Slices and prepared claims stay, as an upgrade needs."""
@@ -200,7 +206,9 @@ class NodeDriver:
 
     async def _end_calls(self) -> None:
         """Cancels calls that outlived their caller; what they had begun is undone, unless the journal is closed."""
-        calls = list(self._calls)
+        calls: list[asyncio.Task[Any]] = list(self._calls)
+        if self._doubting is not None:
+            calls.append(self._doubting)
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
@@ -473,6 +481,27 @@ class NodeDriver:
         for uid in self.files.strangers(ledger.claims):
             _log.info("removing the CDI file of claim %s, which nobody holds", uid)
             self.files.remove(uid)
+
+    async def _release_lost(self, doubted: Sequence[ClaimRef]) -> None:
+        """What a damaged journal may have lost is that claims were released, of which no kubelet will speak again.
+
+        Claims that the API does not have any more are released here; later, for a kubelet may be about to.
+        """
+        await self._clock.sleep(DOUBT_SECONDS)
+        for ref in doubted:
+            held = self._claims.claims.get(ref.uid)
+            try:
+                until = self._clock.monotonic() + handover.WAIT_SECONDS
+                if held is None or not await handover.is_gone(self._client, self._clock, held, until=until):
+                    continue
+                async with self._server.alone():
+                    failed = (await self.unprepare([ref]))[ref.uid]
+            except (DrakkarError, OSError) as error:
+                failed = str(error)
+            if failed:
+                _log.error("claim %s, which may be held for nobody: %s", ref, failed)
+            else:
+                self.tell("Warning", "ClaimReleased", f"{ref}: it is gone, and what told of its release was damaged")
 
     async def _take_over(self, predecessor: Predecessor, ledger: ClaimLedger) -> None:
         def noted(claim: AllocatedClaim) -> AllocatedClaim:

@@ -77,6 +77,18 @@ async def why_it_stays(client: Client, clock: Clock, holder: HeldClaim, *, until
     return ""
 
 
+async def is_gone(client: Client, clock: Clock, holder: HeldClaim, *, until: float) -> bool:
+    """Whether the holder's claim is not in the API any more, or is allocated anew. Raises as `read` does."""
+    ref = holder.claim
+    try:
+        claim = await read(client, clock, RESOURCE_CLAIMS, ref.name, ref.namespace, until=until)
+    except ApiError as error:
+        if _out_of_sight(error):
+            return True
+        raise
+    return str(claim["metadata"]["uid"]) != ref.uid
+
+
 async def _lives(client: Client, clock: Clock, namespace: str, consumer: Mapping[str, Any], until: float) -> bool:
     try:
         pod = await read(client, clock, PODS, consumer["name"], namespace, until=until)
