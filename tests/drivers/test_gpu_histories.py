@@ -57,6 +57,18 @@ class Histories(RuleBasedStateMachine):
             clock=self.clock,
         )
         await self.driver._recover()
+        self.barriers = 0
+        journal = self.driver._claims._journal
+        barrier = journal._barrier
+
+        async def counted(position: int) -> None:
+            self.barriers += 1
+            try:
+                await barrier(position)
+            finally:
+                self.barriers -= 1
+
+        journal._barrier = counted  # type: ignore[method-assign]
 
     def held(self) -> dict[str, Any]:
         """The devices that claims hold, each with what was noted about it."""
@@ -72,10 +84,10 @@ class Histories(RuleBasedStateMachine):
             for _ in range(4000):
                 running = sum(not call.done() for call in self.calls.values())
                 waiting += 1
-                if running > len(self.clock._sleepers) or in_the_kernel():
+                if running > len(self.clock._sleepers) or in_the_kernel() or self.barriers:
                     waiting = 0
                 if waiting == 2:
-                    break  # each call that is not done sleeps in a hand-over, and no answer of a thread is under way
+                    break  # each call that is not done sleeps in a hand-over, and no thread works for one
                 await asyncio.sleep(0.0005)
 
         self.loop.run_until_complete(main())
