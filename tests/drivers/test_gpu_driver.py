@@ -12,6 +12,7 @@ from test_gpu_mps import until
 
 from drakkar.injection.cache import CdiCache
 from drakkar.kube.clock import FakeClock
+from drakkar.kube.transport import ApiResponse
 from drakkar.preparation.journal import JournalError
 from drakkar.vendors.nvidia.published import PublishOptions
 
@@ -403,7 +404,7 @@ def test_a_damaged_journal_holds_nothing_for_claims_that_are_gone(tmp_path: Path
     async def main() -> None:
         clock = FakeClock()
         node = GpuNode(tmp_path, clock=clock)
-        names = {"gone": "gpu-0", "made-again": "gpu-1", "lives": "gpu-2"}
+        names = {"gone": "gpu-0", "made-again": "gpu-1", "lives": "gpu-2", "refused": "gpu-4"}
         async with running(node):
             uids = {name: node.claim(name, device) for name, device in names.items()}
             for name, uid in uids.items():
@@ -413,12 +414,13 @@ def test_a_damaged_journal_holds_nothing_for_claims_that_are_gone(tmp_path: Path
         node.api.remove(f"{CLAIMS}/gone")
         node.api.remove(f"{CLAIMS}/made-again")
         node.claim("made-again", "gpu-3")
+        node.api.fail[f"GET {CLAIMS}/refused"] = ApiResponse(403, {}, {"kind": "Status", "code": 403})
         async with running(node):
             await clock.advance(9)
             assert set(node.driver.claims) == set(uids.values())
             await clock.advance(2)
-            await until(lambda: set(node.driver.claims) == {uids["lives"]})
-            assert len(node.files()) == 1
+            await until(lambda: set(node.driver.claims) == {uids["lives"], uids["refused"]})
+            assert len(node.files()) == 2 and not node.api.fail
             await until(lambda: _reasons(node).count("ClaimReleased") == 2)
             assert not (await node.prepare("new", node.claim("new", "gpu-0"))).error
             assert not (await node.unprepare("gone", uids["gone"])).error

@@ -6,6 +6,7 @@ import tempfile
 import threading
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from gpu_node import CLAIMS, PODS, GpuNode
 from hypothesis import HealthCheck, settings
@@ -68,7 +69,7 @@ class Histories(RuleBasedStateMachine):
             finally:
                 self.barriers -= 1
 
-        journal._barrier = counted  # type: ignore[method-assign]
+        patch.object(journal, "_barrier", counted).start()
 
     def held(self) -> dict[str, Any]:
         """The devices that claims hold, each with what was noted about it."""

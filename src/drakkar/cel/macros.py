@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from drakkar.cel.expressions import (
     CallNode,
@@ -19,6 +19,7 @@ from drakkar.cel.expressions import (
     Node,
     SelectNode,
     StructNode,
+    nodes_of,
 )
 from drakkar.cel.parser import Macro, MacroCall, MacroProblem
 
@@ -174,52 +175,17 @@ def bind(call: MacroCall) -> Node:
     return _bind(call.position, name.name, value, result)
 
 
-def _copied(node: Node, position: int, known: dict[int, Node]) -> Node:
-    """A target as it is checked for the second time: what is wrong with an entry is told at the macro's position.
-
-    Nodes without entries below them stay the same; `known` has what was made of others, as macros share their parts.
-    """
-    if (made := known.get(id(node))) is not None:
-        return made
-    old = [getattr(node, name) for name in _BELOW.get(type(node), ())]
-    new = [_copied_part(part, position, known) for part in old]
-    made = node
-    if any(part is not before for part, before in zip(new, old, strict=True)):
-        made = copy.copy(node)
-        for name, part in zip(_BELOW[type(node)], new, strict=True):
-            setattr(made, name, part)
-    known[id(node)] = made
-    return made
-
-
-def _copied_part(part: Any, position: int, known: dict[int, Node]) -> Any:
-    """What a node has below it: nothing, a node, or a list of nodes or entries."""
-    if isinstance(part, Node):
-        return _copied(part, position, known)
-    if not part:
-        return part
-    if isinstance(part[0], Node):
-        new = [_copied(one, position, known) for one in part]
-        return new if any(one is not before for one, before in zip(new, part, strict=True)) else part
-    return [
-        (
-            _copied(key, position, known) if isinstance(key, Node) else key,
-            _copied(value, position, known),
-            optional,
-            position,
-        )
-        for key, value, optional, _ in part
-    ]
-
-
-_BELOW: Final[dict[type[Node], tuple[str, ...]]] = {
-    CallNode: ("target", "arguments"),
-    SelectNode: ("operand",),
-    ListNode: ("elements",),
-    MapNode: ("entries",),
-    StructNode: ("fields",),
-    FoldNode: ("items", "start", "condition", "step", "result"),
-}
+def _copied(target: Node, position: int) -> Node:
+    """A target as it is checked for the second time: what is wrong with an entry is told at the macro's position."""
+    if not any(isinstance(node, MapNode | StructNode) for node in nodes_of(target)):
+        return target
+    copied = copy.deepcopy(target)
+    for node in nodes_of(copied):
+        if isinstance(node, MapNode):
+            node.entries = [(key, value, optional, position) for key, value, optional, _ in node.entries]
+        elif isinstance(node, StructNode):
+            node.fields = [(name, value, optional, position) for name, value, optional, _ in node.fields]
+    return copied
 
 
 def _optional_mapper(function: str, wrap: bool) -> Macro:
@@ -229,7 +195,7 @@ def _optional_mapper(function: str, wrap: bool) -> Macro:
         assert target is not None
         if not isinstance(name, IdentNode):
             raise MacroProblem(name.position, f"{function}() variable name must be a simple identifier")
-        value = CallNode(position, "value", _copied(target, position, {}), [])
+        value = CallNode(position, "value", _copied(target, position), [])
         mapped: Node = _bind(position, name.name, value, body)
         if wrap:
             mapped = _call(position, "optional.of", mapped)

@@ -31,19 +31,14 @@ def with_managed_fields(call: Call, old: dict[str, Any] | None, obj: dict[str, A
     )
 
 
-def but_for_times(obj: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
-    """`old` if nothing but times in managedFields tells `obj` from it, else `obj`: such a write is none.
+def unless_same(new: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
+    """`new`, or `old` if nothing but the times of managers tells them apart: such a write is none.
 
     Asked when everything is done to the object that a server does, since that may take a change back.
     """
-    entries, before = (one["metadata"].get("managedFields") or () for one in (obj, old))
-    if len(entries) != len(before) or not all(map(_same_but_time, entries, before)):
-        return obj
-    return old if {**obj, "metadata": {**obj["metadata"], "managedFields": before}} == old else obj
+    from drakkar.cluster.machinery import apply
 
-
-def _same_but_time(entry: dict[str, Any], other: dict[str, Any]) -> bool:
-    return {**entry, "time": None} == {**other, "time": None}
+    return old if apply.same_but_for_times(new, old) else new
 
 
 def apply_configuration(call: Call, existing: StoredObject | None) -> tuple[dict[str, Any], list[str]]:

@@ -102,11 +102,12 @@ class _Inotify:
 
 
 def _poll(loop: asyncio.AbstractEventLoop, directory: Path, changed: Callable[[], None]) -> Callable[[], None]:
-    def entries() -> list[tuple[str, int, int]]:
+    def entries() -> list[tuple[str, int, int, int]]:
         try:
-            return sorted((entry.name, entry.inode(), entry.stat().st_size) for entry in os.scandir(directory))
+            found = [(entry.name, entry.stat()) for entry in os.scandir(directory)]
         except OSError:
             return []
+        return sorted((name, status.st_ino, status.st_mtime_ns, status.st_size) for name, status in found)
 
     async def look() -> None:
         seen = entries()

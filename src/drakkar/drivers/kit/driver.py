@@ -51,8 +51,8 @@ _log = logging.getLogger(__name__)
 
 #: The file below a driver's state directory that remembers its claims.
 JOURNAL_NAME = "claims.journal"
-#: How long a kubelet has to give back what a damaged journal holds, before it is asked whether it exists.
-DOUBT_SECONDS = 10.0
+#: How long a kubelet has to give back what a damaged journal holds, before the API is asked whether it exists.
+_DOUBT_SECONDS = 10.0
 
 
 class NodeDriver:
@@ -487,7 +487,7 @@ class NodeDriver:
 
         Claims that the API does not have any more are released here; later, for a kubelet may be about to.
         """
-        await self._clock.sleep(DOUBT_SECONDS)
+        await self._clock.sleep(_DOUBT_SECONDS)
         for ref in doubted:
             held = self._claims.claims.get(ref.uid)
             try:
@@ -496,10 +496,10 @@ class NodeDriver:
                     continue
                 async with self._server.alone():
                     failed = (await self.unprepare([ref]))[ref.uid]
+                if failed:
+                    raise DrakkarError(failed)
             except (DrakkarError, OSError) as error:
-                failed = str(error)
-            if failed:
-                _log.error("claim %s, which may be held for nobody: %s", ref, failed)
+                _log.error("claim %s may be held for nobody: %s", ref, str(error) or type(error).__name__)
             else:
                 self.tell("Warning", "ClaimReleased", f"{ref}: it is gone, and what told of its release was damaged")
 

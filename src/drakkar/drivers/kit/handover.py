@@ -58,35 +58,41 @@ async def why_it_stays(client: Client, clock: Clock, holder: HeldClaim, *, until
     pod of the node refers to any more: being refused means the same as being told that it is gone. A server that
     cannot answer is asked again `until` the call must end (monotonic seconds).
     """
-    ref = holder.claim
+    namespace = holder.claim.namespace
     try:
-        claim = await read(client, clock, RESOURCE_CLAIMS, ref.name, ref.namespace, until=until)
+        claim = await _claim_of(client, clock, holder, until)
     except ApiError as error:
         if _out_of_sight(error):
             return ""
         raise
+    if claim is None:
+        return ""
     status = claim.get("status") or {}
-    metadata = claim["metadata"]
-    if metadata["uid"] != ref.uid or metadata.get("deletionTimestamp") or not status.get("allocation"):
+    if claim["metadata"].get("deletionTimestamp") or not status.get("allocation"):
         return ""
     for consumer in status.get("reservedFor") or ():
         if consumer.get("resource") != "pods":
             return f"it is reserved for {consumer.get('resource')} {consumer.get('name')}"
-        if await _lives(client, clock, ref.namespace, consumer, until):
-            return f"it is in use by pod {ref.namespace}/{consumer['name']}"
+        if await _lives(client, clock, namespace, consumer, until):
+            return f"it is in use by pod {namespace}/{consumer['name']}"
     return ""
 
 
 async def is_gone(client: Client, clock: Clock, holder: HeldClaim, *, until: float) -> bool:
-    """Whether the holder's claim is not in the API any more, or is allocated anew. Raises as `read` does."""
+    """Whether the API has the holder's claim no more. Raises as `read` does: a refusal says nothing."""
+    return await _claim_of(client, clock, holder, until) is None
+
+
+async def _claim_of(client: Client, clock: Clock, holder: HeldClaim, until: float) -> Mapping[str, Any] | None:
+    """The holder's claim; None if it is gone, or another one has its name."""
     ref = holder.claim
     try:
         claim = await read(client, clock, RESOURCE_CLAIMS, ref.name, ref.namespace, until=until)
     except ApiError as error:
-        if _out_of_sight(error):
-            return True
+        if error.not_found:
+            return None
         raise
-    return str(claim["metadata"]["uid"]) != ref.uid
+    return claim if claim["metadata"]["uid"] == ref.uid else None
 
 
 async def _lives(client: Client, clock: Clock, namespace: str, consumer: Mapping[str, Any], until: float) -> bool:

@@ -15,7 +15,7 @@ from drakkar.cluster.apiserver.bodies import check_size, defaulted, media_type, 
 from drakkar.cluster.apiserver.calls import Answer, Call
 from drakkar.cluster.apiserver.conversions import to_served
 from drakkar.cluster.apiserver.kinds import behaviour, stored_behaviour
-from drakkar.cluster.apiserver.managed_fields import apply_configuration, but_for_times, with_managed_fields
+from drakkar.cluster.apiserver.managed_fields import apply_configuration, unless_same, with_managed_fields
 from drakkar.cluster.apiserver.options import check_write
 from drakkar.cluster.apiserver.patches import patched
 from drakkar.cluster.apiserver.verbs.creating import create_object, created, raise_invalid, with_distinct_owners
@@ -147,7 +147,7 @@ async def replace(
         obj = await admission.ask_to_mutate(call, "UPDATE", obj, old)
         _keep_system_fields(obj, old)
     obj = kind.prepare_update(with_distinct_owners(call, obj, admitted=True), old, subresource)
-    obj = but_for_times(obj, old)
+    obj = unless_same(obj, old)
     checked = admission.field_errors(call, "UPDATE", obj, old)
     raise_invalid(call, obj, [*checked, *kind.validate_update(obj, old, subresource)])
     call.warnings += kind.warnings(obj, old)
