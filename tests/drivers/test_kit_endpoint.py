@@ -137,3 +137,44 @@ def test_a_log_line_has_its_claim_node_and_devices_as_fields(tmp_path: Path, cap
     assert (line["claim"], line["claimUID"], line["node"], line["devices"]) == ("team-a/c", uid, "n1", ["gpu-2"])
     assert line["seconds"] > 0 and line["level"] == "info"
     assert f"prepare: done claim=team-a/c claimUID={uid} node=n1 devices=gpu-2" in logs.TextLines().format(record)
+
+
+def test_lines_of_a_loop_are_written_when_its_work_is_done_in_their_order(capsys: pytest.CaptureFixture[str]) -> None:
+    before = logging.getLogger().handlers[:], logging.getLogger().level
+    flags = {name: value for name, value in vars(logging).items() if name.startswith("log") or name == "_srcfile"}
+    log = logging.getLogger("drakkar.test")
+
+    def written() -> list[str]:
+        return [json.loads(line)["message"] for line in capsys.readouterr().err.splitlines()]
+
+    async def main() -> None:
+        log.info("one")
+        log.info("two")
+        assert written() == []
+        await asyncio.sleep(0.02)
+        assert written() == ["one", "two"]
+        log.info("three")
+        log.warning("four")
+        assert written() == ["three", "four"]
+        log.info("five")
+        await asyncio.to_thread(log.info, "six")
+        assert written() == ["five", "six"]
+        log.info("seven")
+
+    try:
+        logs.configure("json")
+        asyncio.run(main())
+        assert written() == []
+        asyncio.run(_said_and_slept(log, "eight"))  # the first loop, which had promised to write, is no more
+        assert written() == ["seven", "eight"]
+        asyncio.run(_said_and_slept(log, "nine", seconds=0.0))
+        logging.getLogger().handlers[0].flush()
+        assert written() == ["nine"]
+    finally:
+        vars(logging).update(flags)
+        logging.basicConfig(handlers=before[0], level=before[1], force=True)
+
+
+async def _said_and_slept(log: logging.Logger, text: str, seconds: float = 0.02) -> None:
+    log.info(text)
+    await asyncio.sleep(seconds)

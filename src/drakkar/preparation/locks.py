@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Iterable
 
 from drakkar.api.identities import DeviceKey
 
@@ -21,28 +20,63 @@ class DeviceLocks:
 
     def __init__(self, waited: Callable[[float], None] = lambda _: None) -> None:
         self._waited = waited
-        self._locks: dict[DeviceKey, tuple[asyncio.Lock, int]] = {}
+        self._locks: dict[DeviceKey, _Lock] = {}
 
-    @asynccontextmanager
-    async def holding(self, devices: Iterable[DeviceKey]) -> AsyncIterator[None]:
-        """Hold every device of `devices` for the length of the context."""
+    def holding(self, devices: Iterable[DeviceKey]) -> _Holding:
+        """A context (`async with`) that holds every device of `devices`."""
+        return _Holding(self._locks, sorted(set(devices)), self._waited)
+
+
+class _Lock(asyncio.Lock):
+    """The lock of a device; `users` hold it or wait for it."""
+
+    users = 0
+
+
+class _Holding:
+    """Takes the locks of `devices` in their order. A class, not a generator: every prepare goes through it twice."""
+
+    __slots__ = ("_devices", "_held", "_locks", "_waited")
+
+    def __init__(
+        self, locks: dict[DeviceKey, _Lock], devices: list[DeviceKey], waited: Callable[[float], None]
+    ) -> None:
+        self._locks, self._devices, self._waited = locks, devices, waited
+        self._held: list[DeviceKey] = []
+
+    async def __aenter__(self) -> None:
         begun = time.monotonic()
-        async with AsyncExitStack() as stack:
-            for device in sorted(set(devices)):
-                await stack.enter_async_context(self._one(device))
-            self._waited(time.monotonic() - begun)
-            yield
-
-    @asynccontextmanager
-    async def _one(self, device: DeviceKey) -> AsyncIterator[None]:
-        lock, users = self._locks.get(device, (asyncio.Lock(), 0))
-        self._locks[device] = (lock, users + 1)
         try:
-            async with lock:
-                yield
-        finally:
-            lock, users = self._locks[device]
-            if users == 1:
-                del self._locks[device]
-            else:
-                self._locks[device] = (lock, users - 1)
+            for device in self._devices:
+                await self._take(device)
+        except BaseException:
+            self._give_back()
+            raise
+        self._waited(time.monotonic() - begun)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._give_back()
+
+    async def _take(self, device: DeviceKey) -> None:
+        lock = self._locks.get(device)
+        if lock is None:
+            lock = self._locks[device] = _Lock()
+        lock.users += 1
+        try:
+            await lock.acquire()
+        except BaseException:
+            self._drop(device, lock)
+            raise
+        self._held.append(device)
+
+    def _give_back(self) -> None:
+        while self._held:
+            device = self._held.pop()
+            lock = self._locks[device]
+            lock.release()
+            self._drop(device, lock)
+
+    def _drop(self, device: DeviceKey, lock: _Lock) -> None:
+        lock.users -= 1
+        if not lock.users:
+            del self._locks[device]

@@ -79,6 +79,8 @@ class GpuKind(DeviceKind):
         #: What makes of the machine's GPUs those that are published, `Steadiness` where time passes.
         self.steady: Callable[[Sequence[Gpu]], Sequence[Gpu]] = tuple
         self._common: tuple[object, dict[str, Any]] | None = None
+        self._device_edits = lru_cache(maxsize=1024)(lambda nodes: edits.device_edits(machine, nodes))
+        self._minors: tuple[Sequence[Gpu], dict[int, Gpu]] = (), {}
 
     # --- publishing -------------------------------------------------------------------------------------------------
 
@@ -148,9 +150,7 @@ class GpuKind(DeviceKind):
 
     def edits(self, claim: AllocatedClaim) -> Edits:
         """Control nodes, libraries and nvidia-smi once; each device's own nodes."""
-        devices = {
-            device.device: edits.device_edits(self.machine, self._nodes(device.device)) for device in claim.devices
-        }
+        devices = {device.device: self._device_edits(self._nodes(device.device)) for device in claim.devices}
         for group, names in self._mps_groups(claim):
             assert self._mps is not None
             for name in names:
@@ -254,7 +254,7 @@ class GpuKind(DeviceKind):
     # --- names and parameters ---------------------------------------------------------------------------------------
 
     def _placement(self, name: str) -> Placement:
-        gpus = {gpu.minor: gpu for gpu in self.machine.devices()}
+        gpus = self._by_minor()
         whole = _GPU_NAME.match(name)
         if whole and int(whole[1]) in gpus:
             return Placement(gpus[int(whole[1])])
@@ -271,6 +271,13 @@ class GpuKind(DeviceKind):
             subject=f"{DRIVER}/{self.node_name}/{name}",
             expected="" if gpus else self.not_ready(),
         )
+
+    def _by_minor(self) -> dict[int, Gpu]:
+        """The machine's GPUs by minor number, of which device names are made."""
+        gpus = self.machine.devices()
+        if self._minors[0] is not gpus:  # machines give the same sequence until something changes
+            self._minors = gpus, {gpu.minor: gpu for gpu in gpus}
+        return self._minors[1]
 
     def _nodes(self, name: str) -> tuple[DeviceNode, ...]:
         placement = self._placement(name)
@@ -326,6 +333,8 @@ class GpuKind(DeviceKind):
 
     def _mps_groups(self, claim: AllocatedClaim) -> list[tuple[MpsGroup, list[str]]]:
         """The daemons that `claim` needs, each with the names of its devices: one for each config that asks for MPS."""
+        if not claim.configs and not self._by_mps(claim):
+            return []
         groups: list[tuple[configs.DeviceConfig, list[Placement], list[str]]] = []
         shared = {device.device for device in claim.devices if device.share_id is not None}
         for device in claim.devices:

@@ -18,7 +18,7 @@ from drakkar.drivers.kit.allocation import AllocatedClaim
 from drakkar.drivers.kit.kind import Edits
 from drakkar.drivers.kit.metadata import MetadataFiles, device_of
 from drakkar.injection import rules
-from drakkar.injection.model import Spec
+from drakkar.injection.model import NO_EDITS, ContainerEdits, Spec
 from drakkar.injection.spec import CdiSpec
 from drakkar.injection.write import remove_spec, write_spec
 from drakkar.preparation.values import ClaimUID
@@ -33,6 +33,7 @@ class ClaimFiles:
         self._directory = os.fspath(directory)
         self.kind = f"k8s.{driver}/claim"
         self._prefix = f"k8s.{driver}-claim_"
+        self._right: tuple[str, ContainerEdits] | None = None
 
     def path(self, uid: ClaimUID) -> Path:
         """The file of the claim, whether it exists or not."""
@@ -62,7 +63,7 @@ class ClaimFiles:
         uid = claim.claim.uid
         if claim.metadata and self._metadata is not None:
             edits = self._metadata.write(claim, edits)
-        checked = _checked(self.spec(uid, edits))
+        checked = self._checked(self.spec(uid, edits))
         text = msgspec.json.encode(checked.raw)
         target = f"{self._directory}/{self._prefix}{uid}.json"
         try:
@@ -130,6 +131,22 @@ class ClaimFiles:
         kept = set(known)
         return [uid for uid in self._uids(".json") if uid not in kept]
 
+    def _checked(self, tree: dict[str, Any]) -> CdiSpec:
+        """The specification, checked. What is right takes a short way; what is wrong the long one, for its message.
+
+        What all containers get is the same from claim to claim: once found right for a version, it is not asked again.
+        """
+        try:
+            spec = msgspec.convert(tree, Spec)
+            common = spec.cdi_version, spec.container_edits
+            own = msgspec.structs.replace(spec, container_edits=NO_EDITS) if common == self._right else spec
+            if not any(True for _ in rules.problems(own)):
+                self._right = common
+                return CdiSpec(spec)
+        except msgspec.ValidationError:
+            pass
+        return CdiSpec.from_object(tree)
+
     def _uids(self, suffix: str) -> list[ClaimUID]:
         try:
             names = [entry.name for entry in self.directory.iterdir()]
@@ -154,14 +171,3 @@ def _replace(target: str, text: bytes) -> None:
     finally:
         os.close(descriptor)
     os.rename(temporary, target)  # noqa: PTH104 - no Path objects on this way
-
-
-def _checked(tree: dict[str, Any]) -> CdiSpec:
-    """The specification, checked. What is right takes a short way; what is wrong the long one, for its message."""
-    try:
-        spec = msgspec.convert(tree, Spec)
-        if not any(True for _ in rules.problems(spec)):
-            return CdiSpec(spec)
-    except msgspec.ValidationError:
-        pass
-    return CdiSpec.from_object(tree)

@@ -307,7 +307,7 @@ class NodeDriver:
         for task in tasks:
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
-        return await asyncio.shield(asyncio.gather(*tasks))
+        return [await asyncio.shield(task) for task in tasks]
 
     async def _answer(self, call: Awaitable[PrepareResult], claim: ClaimRef, doing: str) -> PrepareResult:
         begun = self._clock.monotonic()

@@ -8,15 +8,15 @@ everything the driver knows, as JSON; it names claims, so only this host may ask
 from __future__ import annotations
 
 import ipaddress
+import json
 from typing import TYPE_CHECKING, Any
 
 from drakkar.drivers.kit import figures
+from drakkar.drivers.kit.pages import Page, Pages
 from drakkar.errors import DrakkarError
 from drakkar.kube.exposition import CONTENT_TYPE, render
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from drakkar.drivers.kit.driver import NodeDriver
 
 
@@ -33,58 +33,39 @@ class Endpoint:
 
     def __init__(self, driver: NodeDriver) -> None:
         self._driver = driver
-        self._runner: web.AppRunner | None = None
+        self._pages = Pages(
+            {"/healthz": self._healthz, "/readyz": self._readyz, "/metrics": self._metrics, "/debug/state": self._state}
+        )
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port, a free one where 0 was asked for. Raises `DrakkarError`."""
-        from aiohttp import web
-
-        app = web.Application()
-        for path, answer in {
-            "/healthz": self._healthz,
-            "/readyz": self._readyz,
-            "/metrics": self._metrics,
-            "/debug/state": self._state,
-        }.items():
-            app.router.add_get(path, answer)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
-        await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, host or None, port).start()
+            return await self._pages.start(host or None, port)
         except OSError as error:
-            await self.stop()
             raise DrakkarError(
                 f"cannot listen on {host}:{port}: {error.strerror or error}",
                 reason="AddressInUse",
                 next_step="choose another --http-address",
             ) from error
-        return int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:
         """Close the listener and all connections."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        await self._pages.stop()
 
-    async def _healthz(self, _request: web.Request) -> web.Response:
-        return _text("ok\n")
+    def _healthz(self, _remote: str) -> Page:
+        return Page(b"ok\n")
 
-    async def _readyz(self, _request: web.Request) -> web.Response:
+    def _readyz(self, _remote: str) -> Page:
         reasons = self._driver.not_ready()
-        return _text("".join(f"{reason}\n" for reason in reasons) or "ok\n", status=503 if reasons else 200)
+        return Page("".join(f"{reason}\n" for reason in reasons).encode() or b"ok\n", status=503 if reasons else 200)
 
-    async def _metrics(self, _request: web.Request) -> web.Response:
-        from aiohttp import web
+    def _metrics(self, _remote: str) -> Page:
+        return Page(render(figures.families(self._driver)).encode(), CONTENT_TYPE)
 
-        body = render(figures.families(self._driver))
-        return web.Response(body=body.encode(), headers={"Content-Type": CONTENT_TYPE})
-
-    async def _state(self, request: web.Request) -> web.Response:
-        from aiohttp import web
-
-        if not _local(request.remote or ""):
-            return _text("only this host may ask for the state\n", status=403)
-        return web.json_response(state(self._driver))
+    def _state(self, remote: str) -> Page:
+        if not _local(remote):
+            return Page(b"only this host may ask for the state\n", status=403)
+        return Page(json.dumps(state(self._driver)).encode(), "application/json; charset=utf-8")
 
 
 def state(driver: NodeDriver) -> dict[str, Any]:
@@ -119,12 +100,6 @@ def state(driver: NodeDriver) -> dict[str, Any]:
         ],
         "requestsInFlight": dict(driver.figures.inflight),
     }
-
-
-def _text(text: str, status: int = 200) -> web.Response:
-    from aiohttp import web
-
-    return web.Response(status=status, text=text)
 
 
 def _local(address: str) -> bool:
