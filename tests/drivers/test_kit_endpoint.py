@@ -147,6 +147,10 @@ def test_lines_of_a_loop_are_written_when_its_work_is_done_in_their_order(capsys
     def written() -> list[str]:
         return [json.loads(line)["message"] for line in capsys.readouterr().err.splitlines()]
 
+    async def said(text: str) -> None:
+        log.info(text)
+        await asyncio.sleep(0.02)
+
     async def main() -> None:
         log.info("one")
         log.info("two")
@@ -159,22 +163,24 @@ def test_lines_of_a_loop_are_written_when_its_work_is_done_in_their_order(capsys
         log.info("five")
         await asyncio.to_thread(log.info, "six")
         assert written() == ["five", "six"]
-        log.info("seven")
+
+    def left_behind(text: str) -> None:
+        loop = asyncio.new_event_loop()
+        loop.call_soon(log.info, text)
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+        loop.close()
 
     try:
         logs.configure("json")
         asyncio.run(main())
+        left_behind("seven")
         assert written() == []
-        asyncio.run(_said_and_slept(log, "eight"))  # the first loop, which had promised to write, is no more
+        asyncio.run(said("eight"))  # the loop that had promised to write "seven" is no more
         assert written() == ["seven", "eight"]
-        asyncio.run(_said_and_slept(log, "nine", seconds=0.0))
+        left_behind("nine")
         logging.getLogger().handlers[0].flush()
         assert written() == ["nine"]
     finally:
         vars(logging).update(flags)
         logging.basicConfig(handlers=before[0], level=before[1], force=True)
-
-
-async def _said_and_slept(log: logging.Logger, text: str, seconds: float = 0.02) -> None:
-    log.info(text)
-    await asyncio.sleep(seconds)
