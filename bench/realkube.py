@@ -35,6 +35,8 @@ from tools.realkube import build
 from tools.realkube.cluster import RealCluster, prerequisites
 
 _PODS = 8
+#: Starts of the driver, spread over the second after which a kubelet looks for new plugins again.
+_STARTS = 8
 #: Pods run that long before they are deleted. A kubelet that has just started a container kills it only when it has
 #: listed all containers once more (generic PLEG, every second), whatever any driver does.
 _RUNNING = 2.5
@@ -107,7 +109,8 @@ def _pods(rounds: int) -> _Pods:
         asyncio.run(_prepare_cluster(cluster, node=False))
         measured = _Pods()
         with driver_of(cluster) as driver:
-            for _ in range(3):  # with a kubelet: publishing waits for its registration
+            for number in range(_STARTS):  # with a kubelet: publishing waits for its registration
+                time.sleep(number / _STARTS)
                 driver.start()
                 measured.started.append(driver.started_in)
                 driver.end()

@@ -124,8 +124,8 @@ def take_out(what: str) -> None:
     elif what == "notes":
         complete = ClaimLedger.begin
 
-        async def begin(ledger: ClaimLedger, *arguments: Any, detail: Any, **options: Any) -> Any:
-            return await complete(ledger, *arguments, detail={**detail, "notes": {}}, **options)
+        def begin(ledger: ClaimLedger, *arguments: Any, detail: Any, **options: Any) -> Any:
+            return complete(ledger, *arguments, detail={**detail, "notes": {}}, **options)
 
         ClaimLedger.begin = begin  # type: ignore[method-assign]
 

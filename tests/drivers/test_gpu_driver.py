@@ -186,7 +186,7 @@ def test_a_full_disk_is_an_error_of_the_claim_and_holds_nothing(tmp_path: Path) 
         uid = node.claim("c", "gpu-0")
         journal = node.driver._node._claims._journal
 
-        async def full(record: object, *, durable: bool = True) -> None:
+        def full(record: object) -> None:
             raise JournalError("cannot write the journal: No space left on device")
 
         journal.append = full  # type: ignore[method-assign]

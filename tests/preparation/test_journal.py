@@ -110,14 +110,38 @@ def test_a_claim_goes_from_preparing_to_prepared_to_gone_over_restarts(tmp_path:
 def test_no_device_is_held_twice_unless_both_share_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         ledger = ClaimLedger(tmp_path / "j", boot_id="b")
-        results = await asyncio.gather(*(ledger.begin(claim(name), [GPU[0]]) for name in "abc"), return_exceptions=True)
-        assert sum(isinstance(result, DeviceBusyError) for result in results) == 2
+        first = ledger.begin(claim("a"), [GPU[0]])
+        for name in "bc":
+            with pytest.raises(DeviceBusyError, match="is held by claim team-a/a"):
+                ledger.begin(claim(name), [GPU[0]])  # before the first one's intent is durable
+        assert (await first).claim == claim("a")
         await ledger.begin(claim("d"), [GPU[1]], shared=[GPU[1]])
         await ledger.begin(claim("e"), [GPU[1]], shared=[GPU[1]])
         with pytest.raises(DeviceBusyError, match="is held by claim team-a/d"):
             await ledger.begin(claim("f"), [GPU[1]])
         ledger = ClaimLedger(tmp_path / "j", boot_id="b")
         assert [held.claim.name for held in ledger.holders(GPU[1])] == ["d", "e"]
+
+    asyncio.run(scenario())
+
+
+def test_an_intent_that_cannot_be_made_durable_holds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    def broken(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    async def scenario() -> None:
+        ledger = ClaimLedger(tmp_path / "j", boot_id="b")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fdatasync", broken)
+            with pytest.raises(JournalError, match="Input/output error"):
+                await ledger.begin(claim("a"), [GPU[0]])
+        assert not ledger.claims and not ledger.holders(GPU[0])
+        ledger.close()
+        with pytest.raises(JournalError, match="closed"):
+            ledger.begin(claim("b"), [GPU[0]])
+        assert not ledger.claims
 
     asyncio.run(scenario())
 

@@ -12,7 +12,7 @@ A device is exclusive unless its holder takes it shared or as administrator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,22 +80,30 @@ class ClaimLedger:
                 if uid != claim.uid and not (holder_shares and device in shared):
                     raise DeviceBusyError(device, self.claims[uid])
 
-    async def begin(
+    def begin(
         self,
         claim: ClaimRef,
         devices: Sequence[DeviceKey],
         *,
         shared: Sequence[DeviceKey] = (),
         detail: Mapping[str, Any] | None = None,
-    ) -> HeldClaim:
-        """Write the intent, durably, and hold the devices. Raises `DeviceBusyError`, `JournalError`."""
+    ) -> Coroutine[Any, Any, HeldClaim]:
+        """Write the intent and hold the devices, at once; what is returned is to be awaited, for its durability.
+
+        Raises:
+            DeviceBusyError, JournalError: nothing is held, whether it was raised at once or when awaited.
+        """
         self.check(claim, devices, shared)
         held = HeldClaim(claim, PREPARING, tuple(devices), tuple(shared), (), dict(detail or {}))
-        self._set(held)  # before the barrier: two claims must not both pass the check while one waits for the disk
+        barrier = self._journal.append(_record(held))
+        self._set(held)
+        return self._durable(held, barrier)
+
+    async def _durable(self, held: HeldClaim, barrier: Coroutine[Any, Any, None]) -> HeldClaim:
         try:
-            await self._journal.append(_record(held))
+            await barrier
         except BaseException:
-            self._drop(claim.uid)
+            self._drop(held.claim.uid)
             raise
         return held
 

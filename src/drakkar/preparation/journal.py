@@ -16,7 +16,7 @@ import asyncio
 import os
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,11 +76,14 @@ class Journal:
         """Bytes in the file."""
         return self._written
 
-    async def append(self, record: Record, *, durable: bool = True) -> None:
-        """Write `record`; with `durable`, return only when it would survive a power cut. Raises `JournalError`."""
+    def append(self, record: Record) -> Coroutine[Any, Any, None]:
+        """Write `record` at once; awaited, what is returned waits until it would survive a power cut.
+
+        Raises:
+            JournalError: at once when it cannot be written, when awaited if it cannot be made durable.
+        """
         self._write(record)
-        if durable:
-            await self._barrier(self._written)
+        return self._barrier(self._written)
 
     def append_now(self, record: Record) -> None:
         """Write `record` without a barrier: it survives the process, not the machine."""

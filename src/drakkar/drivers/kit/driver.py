@@ -360,13 +360,14 @@ class NodeDriver:
         self._holdings.check(claim)
         uid = claim.claim.uid
         exclusive, shared = self._holdings.of(claim)
-        self._claims.check(claim.claim, exclusive, shared)  # a conflict must be found before anything can be undone
         before = self._claims.claims.get(uid)  # of a prepare that could not be taken back: it knows how things were
         notes = {**self.kind.notes(claim), **(before.detail.get("notes", {}) if before else {})}
         claim = replace(claim, notes=notes, metadata=self._device_metadata)
+        activates = self.kind.needs_activation(claim)
+        # A conflict, and a journal that cannot be written, are found here: nothing is to be undone.
         intent = self._claims.begin(claim.claim, exclusive, shared=shared, detail=claim.to_json())
         try:
-            if self.kind.needs_activation(claim):
+            if activates:
                 with self._span("journal intent"):
                     await intent
                 with self._span("device setup"):
@@ -376,14 +377,12 @@ class NodeDriver:
             else:
                 # Only the CDI file is to be made. One that no journal knows is removed at the next start, so it need
                 # not wait for the barrier of the intent.
-                barrier = asyncio.ensure_future(intent)
-                await asyncio.sleep(0)
                 try:
                     with self._span("CDI write"):
                         self.files.write(claim, self.kind.edits(claim))
                 finally:
                     with self._span("barrier"):
-                        await barrier
+                        await intent
             with self._span("journal completion"):
                 held = await self._claims.complete(uid, self._prepared(claim))
         except BaseException:
