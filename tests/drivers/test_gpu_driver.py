@@ -198,6 +198,24 @@ def test_a_full_disk_is_an_error_of_the_claim_and_holds_nothing(tmp_path: Path) 
     on(GpuNode(tmp_path), story)
 
 
+@pytest.mark.parametrize("options", [PublishOptions(), PublishOptions(dynamic_mig=True)])
+def test_an_intent_that_cannot_be_made_durable_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: PublishOptions
+) -> None:
+    def broken(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    async def story(node: GpuNode) -> None:
+        uid = node.claim("c", "gpu-0")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fdatasync", broken)
+            assert "Input/output error" in (await node.prepare("c", uid)).error
+        assert (node.files(), dict(node.driver.claims)) == ([], {})
+        assert (await node.prepare("c", uid)).error == ""
+
+    on(GpuNode(tmp_path, options=options), story)
+
+
 def test_a_mig_device_destroyed_under_a_claim_can_still_be_unprepared(tmp_path: Path) -> None:
     async def story(node: GpuNode) -> None:
         instance = node.machine.create_mig(1, "3g.40gb")

@@ -38,6 +38,10 @@ def test_what_all_containers_get_is_looked_at_whenever_it_differs(tmp_path: Path
         write(2, common={"env": ["A"]})
     with pytest.raises(CdiError, match=r"at least v1\.1\.0"):
         write(3, common={"netDevices": [{"hostInterfaceName": "a", "name": "b"}]})
+    typed = {"mounts": [{"hostPath": "/l", "containerPath": "/l", "type": "bind"}]}
+    assert write(10, common=typed, version="0.4.0", devices={"x0": {"env": ["B=1"]}})
+    with pytest.raises(CdiError, match=r"at least v0\.4\.0"):
+        write(3, common=typed, version="0.3.0", devices={"x0": {"env": ["B=1"]}})
     with pytest.raises(CdiError, match=r"at least v0\.7\.0"):
         write(4, devices={"x0": {"deviceNodes": [_NODE], "additionalGids": [5]}})
     with pytest.raises(CdiError, match="empty device edits"):
@@ -52,5 +56,5 @@ def test_what_all_containers_get_is_looked_at_whenever_it_differs(tmp_path: Path
     common["mounts"][0]["hostPath"] = "/m"
     assert write(9)["containerEdits"]["mounts"][0]["hostPath"] == "/m"
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        f"k8s.example.com-claim_uid-{number}.json" for number in (0, 1, 9)
+        f"k8s.example.com-claim_uid-{number}.json" for number in (0, 1, 10, 9)
     ]

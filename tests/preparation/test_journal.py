@@ -1,6 +1,7 @@
 """A journal forgets nothing that was acknowledged, and never stops a driver from starting."""
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
@@ -84,10 +85,43 @@ def test_many_appends_share_a_barrier(tmp_path: Path, monkeypatch: pytest.Monkey
 
     async def scenario() -> None:
         journal = Journal(tmp_path / "j", boot_id="b")
-        await asyncio.gather(*(journal.append({"n": number}) for number in range(64)))
+
+        async def one(number: int) -> None:
+            await journal.append({"n": number})
+
+        await asyncio.gather(*map(one, range(64)))
 
     asyncio.run(scenario())
     assert 1 <= len(calls) <= 3
+
+
+def test_a_file_that_is_replaced_during_a_barrier_has_barriers_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    calls: list[int] = []
+    real = os.fdatasync
+
+    def counted(file: int) -> None:
+        time.sleep(0.05)  # slow: it runs in a thread
+        calls.append(file)
+        real(file)
+
+    async def scenario() -> None:
+        journal = Journal(tmp_path / "j", boot_id="b")
+        monkeypatch.setattr(os, "fdatasync", counted)
+        for number in range(40):
+            await journal.append({"n": number, "pad": "x" * 100})
+        barrier = asyncio.ensure_future(journal.append({"n": 40}))
+        await asyncio.sleep(0.02)
+        journal.compact([])
+        await barrier
+        before = len(calls)
+        await journal.append({"n": 41})
+        assert len(calls) == before + 1
+
+    asyncio.run(scenario())
 
 
 def test_a_claim_goes_from_preparing_to_prepared_to_gone_over_restarts(tmp_path: Path) -> None:
@@ -138,10 +172,16 @@ def test_an_intent_that_cannot_be_made_durable_holds_nothing(tmp_path: Path, mon
             with pytest.raises(JournalError, match="Input/output error"):
                 await ledger.begin(claim("a"), [GPU[0]])
         assert not ledger.claims and not ledger.holders(GPU[0])
+        await ledger.begin(claim("a"), [GPU[1]])
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fdatasync", broken)
+            with pytest.raises(JournalError, match="Input/output error"):
+                await ledger.begin(claim("a"), [GPU[0]])
+        assert ledger.claims[claim("a").uid].devices == (GPU[1],) and not ledger.holders(GPU[0])
         ledger.close()
         with pytest.raises(JournalError, match="closed"):
             ledger.begin(claim("b"), [GPU[0]])
-        assert not ledger.claims
+        assert list(ledger.claims) == [claim("a").uid]
 
     asyncio.run(scenario())
 

@@ -39,11 +39,12 @@ def test_whoever_gives_up_leaves_nothing_and_nobody_waits_in_a_circle(seed: int)
     chance = random.Random(seed)
 
     async def main() -> None:
-        waits = list[float]()
+        waits, entered = list[float](), list[int]()
         locks, inside = DeviceLocks(waits.append), set[DeviceKey]()
 
         async def work(devices: list[DeviceKey], fails: bool) -> None:
             async with locks.holding(devices):
+                entered.append(len(devices))
                 assert not inside & {*devices}
                 inside.update(devices)
                 try:
@@ -63,6 +64,20 @@ def test_whoever_gives_up_leaves_nothing_and_nobody_waits_in_a_circle(seed: int)
         done = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
         assert all(one is None or isinstance(one, ValueError | asyncio.CancelledError) for one in done)
         assert _settled(locks) and not inside
-        assert len(waits) <= len(tasks) and all(wait >= 0 for wait in waits)
+        assert len(waits) == len(entered) and min(waits) >= 0
+
+    asyncio.run(main())
+
+
+def test_locks_are_given_back_when_nobody_can_be_told_of_the_wait() -> None:
+    def broken(_: float) -> None:
+        raise ValueError
+
+    async def main() -> None:
+        locks = DeviceLocks(broken)
+        with pytest.raises(ValueError):
+            async with locks.holding([A]):
+                raise AssertionError("entered")
+        assert _settled(locks)
 
     asyncio.run(main())

@@ -83,11 +83,11 @@ FEATURES: Final = (
 
 def minimum_version(spec: Spec) -> str:
     """The oldest version of the specification that has everything the file uses."""
-    edits, devices = list(_edits(spec)), spec.devices
-    for feature in FEATURES:  # newest first
-        owners: Any = {"edits": edits, "device": devices, "spec": (spec,)}[feature.scope]
-        if any(feature.used(owner) for owner in owners):
-            return feature.since
+    owners = _owners(spec)
+    for feature in FEATURES:  # newest first; asked for every claim that is prepared: no generator for each feature
+        for owner in owners[feature.scope]:
+            if feature.used(owner):
+                return feature.since
     return EARLIEST
 
 
@@ -168,11 +168,12 @@ def _edits(spec: Spec) -> Iterator[ContainerEdits]:
         yield device.container_edits
 
 
+def _owners(spec: Spec) -> dict[str, tuple[ContainerEdits | Device | Spec, ...]]:
+    """By the scope of features what may have them."""
+    return {"edits": tuple(_edits(spec)), "device": spec.devices, "spec": (spec,)}
+
+
 def _reason(spec: Spec, minimum: str) -> str:
-    owners: dict[str, tuple[ContainerEdits | Device | Spec, ...]] = {
-        "edits": tuple(_edits(spec)),
-        "device": spec.devices,
-        "spec": (spec,),
-    }
+    owners = _owners(spec)
     used = (f.name for f in FEATURES if f.since == minimum and any(f.used(owner) for owner in owners[f.scope]))
     return next(used, "a newer field")

@@ -1,7 +1,8 @@
 """What a driver has promised to which claim, over crashes.
 
-A claim is *preparing* from the durable intent on, *prepared* once its completion is written, and gone after release.
-The intent is written before the world is touched, so whatever a killed driver left behind can be found and undone.
+A claim is *preparing* from its intent on, *prepared* once its completion is written, and gone after release. The intent
+is written before the world is touched, so whatever a killed driver left behind can be found and undone; it is durable
+before anything is touched that the next start would not sweep by itself, as it does CDI files that nobody knows.
 
 Only the intent needs a barrier. A record survives the death of the process the moment it is written; a barrier guards
 against the death of the machine, and after that the boot id differs, nothing is prepared any more whatever the last
@@ -12,7 +13,7 @@ A device is exclusive unless its holder takes it shared or as administrator.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,7 @@ class ClaimLedger:
         """The claims that hold `device`."""
         return [self.claims[uid] for uid in self._holders.get(device, ())]
 
-    def check(self, claim: ClaimRef, devices: Iterable[DeviceKey], shared: Iterable[DeviceKey] = ()) -> None:
+    def _check(self, claim: ClaimRef, devices: Iterable[DeviceKey], shared: Iterable[DeviceKey] = ()) -> None:
         """Raise `DeviceBusyError` if another claim stands in the way of this one."""
         shared = set(shared)
         for device in devices:
@@ -87,23 +88,26 @@ class ClaimLedger:
         *,
         shared: Sequence[DeviceKey] = (),
         detail: Mapping[str, Any] | None = None,
-    ) -> Coroutine[Any, Any, HeldClaim]:
+    ) -> Awaitable[HeldClaim]:
         """Write the intent and hold the devices, at once; what is returned is to be awaited, for its durability.
 
         Raises:
-            DeviceBusyError, JournalError: nothing is held, whether it was raised at once or when awaited.
+            DeviceBusyError, JournalError: at once or when awaited; the claim holds what it held before.
         """
-        self.check(claim, devices, shared)
+        self._check(claim, devices, shared)
         held = HeldClaim(claim, PREPARING, tuple(devices), tuple(shared), (), dict(detail or {}))
         barrier = self._journal.append(_record(held))
+        before = self.claims.get(claim.uid)
         self._set(held)
-        return self._durable(held, barrier)
+        return self._durable(held, before, barrier)
 
-    async def _durable(self, held: HeldClaim, barrier: Coroutine[Any, Any, None]) -> HeldClaim:
+    async def _durable(self, held: HeldClaim, before: HeldClaim | None, barrier: Awaitable[None]) -> HeldClaim:
         try:
             await barrier
         except BaseException:
             self._drop(held.claim.uid)
+            if before is not None:
+                self._set(before)
             raise
         return held
 

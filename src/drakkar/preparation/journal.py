@@ -16,7 +16,7 @@ import asyncio
 import os
 import time
 import zlib
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ class Journal:
         self._synced = asyncio.Lock()
         self._usual = _QUICK_SECONDS
         self._file: int | None = None
-        self._written = self._durable = 0
+        self._written = self._durable = self._generation = 0
         if header is None or self.damage is not None or not self.same_boot:
             self._rewrite(self.records)
         else:
@@ -76,7 +76,7 @@ class Journal:
         """Bytes in the file."""
         return self._written
 
-    def append(self, record: Record) -> Coroutine[Any, Any, None]:
+    def append(self, record: Record) -> Awaitable[None]:
         """Write `record` at once; awaited, what is returned waits until it would survive a power cut.
 
         Raises:
@@ -128,6 +128,7 @@ class Journal:
     def _open(self) -> None:
         self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         self._written = self._durable = os.fstat(self._file).st_size
+        self._generation += 1
 
     def _write(self, record: Record) -> None:
         if self._file is None:
@@ -149,7 +150,7 @@ class Journal:
             if self._durable >= position or self._file is None:
                 return  # somebody else's barrier covered this record
             await asyncio.sleep(0)  # whoever is about to write may join this barrier
-            reached = self._written
+            reached, generation = self._written, self._generation
             try:
                 if self._usual < _QUICK_SECONDS:
                     took = _synchronise(self._file)
@@ -161,7 +162,8 @@ class Journal:
                 ) from error
             # One very slow barrier or several slow ones lead to the thread, quick ones back.
             self._usual = 0.7 * self._usual + 0.3 * took
-            self._durable = max(self._durable, reached)
+            if generation == self._generation:  # else another file took the place of this one, durable as a whole
+                self._durable = max(self._durable, reached)
 
     def _rewrite(self, records: list[Record]) -> None:
         temporary = self.path.with_name(f".{self.path.name}.new")

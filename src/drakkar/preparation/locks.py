@@ -49,10 +49,10 @@ class _Holding:
         try:
             for device in self._devices:
                 await self._take(device)
+            self._waited(time.monotonic() - begun)
         except BaseException:
             self._give_back()
             raise
-        self._waited(time.monotonic() - begun)
 
     async def __aexit__(self, *_: object) -> None:
         self._give_back()

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from drakkar.drivers.gpu import configs, edits
@@ -79,7 +79,7 @@ class GpuKind(DeviceKind):
         #: What makes of the machine's GPUs those that are published, `Steadiness` where time passes.
         self.steady: Callable[[Sequence[Gpu]], Sequence[Gpu]] = tuple
         self._common: tuple[object, dict[str, Any]] | None = None
-        self._device_edits = lru_cache(maxsize=1024)(lambda nodes: edits.device_edits(machine, nodes))
+        self._device_edits = lru_cache(maxsize=1024)(partial(edits.device_edits, machine))
         self._minors: tuple[Sequence[Gpu], dict[int, Gpu]] = (), {}
 
     # --- publishing -------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class GpuKind(DeviceKind):
 
     def needs_activation(self, claim: AllocatedClaim) -> bool:
         """Dynamic MIG instances and time slices are hardware; a whole GPU as it is needs nothing."""
-        return self.options.dynamic_mig or bool(claim.configs) or self._by_mps(claim)
+        return self.options.dynamic_mig or self._is_set_up(claim)
 
     async def activate(self, claim: AllocatedClaim) -> None:
         """Makes dynamic MIG instances at their allocated places and sets time slices."""
@@ -275,7 +275,7 @@ class GpuKind(DeviceKind):
     def _by_minor(self) -> dict[int, Gpu]:
         """The machine's GPUs by minor number, of which device names are made."""
         gpus = self.machine.devices()
-        if self._minors[0] is not gpus:  # machines give the same sequence until something changes
+        if self._minors[0] is not gpus:  # what was made of it holds for it: it never changes in place
             self._minors = gpus, {gpu.minor: gpu for gpu in gpus}
         return self._minors[1]
 
@@ -300,6 +300,10 @@ class GpuKind(DeviceKind):
     def _shares_by_mps(self, device: AllocatedDevice) -> bool:
         """Whether it is a share of memory that MPS has to enforce."""
         return self.options.enforcement == "mps" and share([device], device.device) > 0
+
+    def _is_set_up(self, claim: AllocatedClaim) -> bool:
+        """Whether parameters, or shares that MPS enforces, make its devices other than they are."""
+        return bool(claim.configs) or self._by_mps(claim)
 
     def _by_mps(self, claim: AllocatedClaim) -> bool:
         return any(self._shares_by_mps(device) for device in claim.devices)
@@ -333,7 +337,7 @@ class GpuKind(DeviceKind):
 
     def _mps_groups(self, claim: AllocatedClaim) -> list[tuple[MpsGroup, list[str]]]:
         """The daemons that `claim` needs, each with the names of its devices: one for each config that asks for MPS."""
-        if not claim.configs and not self._by_mps(claim):
+        if not self._is_set_up(claim):
             return []
         groups: list[tuple[configs.DeviceConfig, list[Placement], list[str]]] = []
         shared = {device.device for device in claim.devices if device.share_id is not None}

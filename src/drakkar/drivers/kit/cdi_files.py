@@ -33,7 +33,7 @@ class ClaimFiles:
         self._directory = os.fspath(directory)
         self.kind = f"k8s.{driver}/claim"
         self._prefix = f"k8s.{driver}-claim_"
-        self._right: tuple[str, ContainerEdits] | None = None
+        self._checked_common: tuple[str, ContainerEdits] | None = None
 
     def path(self, uid: ClaimUID) -> Path:
         """The file of the claim, whether it exists or not."""
@@ -139,9 +139,9 @@ class ClaimFiles:
         try:
             spec = msgspec.convert(tree, Spec)
             common = spec.cdi_version, spec.container_edits
-            own = msgspec.structs.replace(spec, container_edits=NO_EDITS) if common == self._right else spec
+            own = msgspec.structs.replace(spec, container_edits=NO_EDITS) if common == self._checked_common else spec
             if not any(True for _ in rules.problems(own)):
-                self._right = common
+                self._checked_common = common
                 return CdiSpec(spec)
         except msgspec.ValidationError:
             pass

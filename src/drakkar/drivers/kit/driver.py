@@ -1,7 +1,8 @@
 """A driver on a node: slices published, claims prepared over the kubelet's socket, and nothing lost by being killed.
 
 One prepare is: read the claim from the API (never from a cache, it may have been replaced), check parameters, wait for
-a holder that is going away, write the intent durably, set the hardware up, write the CDI file, write the completion.
+a holder that is going away, write the intent, durably before hardware is set up, write the CDI file, write the
+completion once the intent is durable.
 From the intent on everything can be found again: on start, what was only intended is undone, what was completed gets
 its CDI file back, what nobody knows is removed. Claims on different devices go side by side; claims
 on the same device one after the other (KEP-4381).
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +54,8 @@ _log = logging.getLogger(__name__)
 JOURNAL_NAME = "claims.journal"
 #: How long a kubelet has to give back what a damaged journal holds, before the API is asked whether it exists.
 _DOUBT_SECONDS = 10.0
+#: Turns of the event loop in which the answer to a call is written, once its claims are done.
+_ANSWERED_TURNS = 8
 
 
 class NodeDriver:
@@ -105,6 +108,7 @@ class NodeDriver:
         self.figures = Figures(self._clock.monotonic)
         self._locks = DeviceLocks(self.figures.lock_waits.observe)
         self._calls: set[asyncio.Task[PrepareResult]] = set()
+        self._done: list[tuple[str, dict[str, Any]]] = []
         self._board = HealthBoard()
         self._waiting_reason = ""
         self._edits_token: object = None
@@ -212,6 +216,7 @@ class NodeDriver:
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
+        self._tell_done()
         if self._status is not None:
             await self._status.stop()
 
@@ -307,7 +312,7 @@ class NodeDriver:
         for task in tasks:
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
-        return [await asyncio.shield(task) for task in tasks]
+        return await asyncio.shield(asyncio.gather(*tasks))
 
     async def _answer(self, call: Awaitable[PrepareResult], claim: ClaimRef, doing: str) -> PrepareResult:
         begun = self._clock.monotonic()
@@ -317,7 +322,9 @@ class NodeDriver:
                 took = self._clock.monotonic() - begun
                 devices = [device.device_name for device in result.devices]
                 span.note("devices", devices)
-                _log.info("%s: done", doing, extra=logs.about(claim, self.node_name, devices, took))
+                self._done.append((doing, logs.about(claim, self.node_name, devices, took)))
+                if len(self._done) == 1:
+                    _in_turns(asyncio.get_running_loop(), _ANSWERED_TURNS, self._tell_done)
                 return result
             except DrakkarError as error:
                 text = _sentence(error)
@@ -326,6 +333,12 @@ class NodeDriver:
             _log.warning("%s: %s", doing, text, extra=logs.about(claim, self.node_name))
             span.fail(text)
             return PrepareResult(error=text)
+
+    def _tell_done(self) -> None:
+        """Logs what was answered; later than the answer, since no kubelet waits for a line."""
+        done, self._done = self._done, []
+        for doing, about in done:
+            _log.info("%s: done", doing, extra=about)
 
     def _span(self, name: str, claim: ClaimRef | None = None) -> AbstractContextManager[tracing.Span]:
         if self._tracing is tracing.OFF:
@@ -527,6 +540,13 @@ class NodeDriver:
 
     def _node_object(self) -> dict[str, Any]:
         return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.node_name, "uid": self.node_name}}
+
+
+def _in_turns(loop: asyncio.AbstractEventLoop, turns: int, action: Callable[[], None]) -> None:
+    if turns:
+        loop.call_soon(_in_turns, loop, turns - 1, action)
+    else:
+        action()
 
 
 def _claim_key(ref: ClaimRef) -> DeviceKey:

@@ -1,26 +1,20 @@
 """Log lines that can be searched: what a line is about stands in fields of its own, not only in its sentence.
 
 Fields are claim (namespace/name), claimUID, node, devices and seconds; as text they follow the sentence as `key=value`,
-as JSON each line is one object. A kubelet does not wait for a line to be written: what is no warning is written when
-the answer is out, and before the next line that is one, or that another thread writes.
+as JSON each line is one object.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal, TextIO
+from typing import Any, Literal
 
 from drakkar.preparation.values import ClaimRef
 
 _FIELDS = "drakkar_fields"
-#: Turns of the event loop until a line is written that nobody waits for: by then the call that said it is answered,
-#: and who asked is at work itself. A killed process loses as much, some fifty microseconds.
-_TURNS = 8
 
 
 def about(claim: ClaimRef, node: str, devices: Sequence[str] = (), seconds: float | None = None) -> dict[str, Any]:
@@ -35,52 +29,9 @@ def about(claim: ClaimRef, node: str, devices: Sequence[str] = (), seconds: floa
 
 def configure(form: Literal["text", "json"], level: int = logging.INFO) -> None:
     """Make the process log that way, to standard error."""
-    stream = _Later()
+    stream = logging.StreamHandler()
     stream.setFormatter(JsonLines() if form == "json" else TextLines())
     logging.basicConfig(level=level, handlers=[stream], force=True)
-    # No form tells any of these, and every record would look them up ("Optimization" in Python's logging HOWTO).
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    vars(logging)["_srcfile"] = None
-
-
-class _Later(logging.StreamHandler[TextIO]):
-    """Writes to standard error; what a loop's thread says below WARNING a moment later, in order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._waiting: list[logging.LogRecord] = []
-        self._told: asyncio.AbstractEventLoop | None = None  # it will call `flush`
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Called with the handler's lock held."""
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            loop = None
-        self._waiting.append(record)
-        if loop is None or record.levelno >= logging.WARNING:
-            self._write()
-        elif loop is not self._told:
-            self._told = loop
-            _in_turns(loop, _TURNS, self.flush)
-
-    def flush(self) -> None:
-        """Writes what waits; `logging.shutdown` calls it, too."""
-        with self.lock or contextlib.nullcontext():
-            self._write()
-            super().flush()
-
-    def _write(self) -> None:
-        waiting, self._waiting, self._told = self._waiting, [], None
-        for record in waiting:
-            super().emit(record)
-
-
-def _in_turns(loop: asyncio.AbstractEventLoop, turns: int, action: Callable[[], None]) -> None:
-    if turns:
-        loop.call_soon(_in_turns, loop, turns - 1, action)
-    else:
-        action()
 
 
 class JsonLines(logging.Formatter):
