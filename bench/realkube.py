@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import shutil
 import statistics
 import time
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from bench._shares import ProcessorTime, sentence, spent
 from bench._tables import Figure, show
@@ -25,7 +27,7 @@ from bench.prepare import fdatasync_times, percentile, prepare_times
 from drakkar.kube.client import Client
 from drakkar.kube.https import HttpsTransport
 from drakkar.kube.kubeconfig import load
-from drakkar.kube.resources import NODES, PODS, RESOURCE_CLAIM_TEMPLATES
+from drakkar.kube.resources import NODES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from drakkar.testing.kubectl import Kubectl
 from tests.conftest import kubectl as fetched_kubectl
 from tests.e2e.conftest import helm, kubeconfig_of_driver
@@ -53,7 +55,7 @@ def main(runs: int) -> bool:
         print(f"skipped: {why}")
         return True
     barriers = fdatasync_times(Path("/var/tmp"))
-    fresh, again, undone, resident = _socket(40 * runs)
+    fresh, again, undone, reads, resident = _socket(40 * runs)
     barriers += fdatasync_times(Path("/var/tmp"))
     pods = _pods(max(3, runs // 2))
     bound = 4 + 2 * percentile(barriers, 0.99)
@@ -61,6 +63,7 @@ def main(runs: int) -> bool:
         [
             Figure("prepare a new claim, p50", [statistics.median(fresh)], "ms", 2.5),
             Figure("prepare a new claim, p99 (4 ms + 2 x fdatasync p99)", [percentile(fresh, 0.99)], "ms", bound),
+            Figure("of it one GET of the claim by a bare client, p50", [statistics.median(reads)], "ms"),
             Figure("prepare again, p50", [statistics.median(again)], "ms", 1),
             Figure("unprepare, p50", [statistics.median(undone)], "ms", 2),
             Figure("driver: start to published slices", pods.started, "s", 1),
@@ -92,7 +95,7 @@ class _Pods:
     forced_by: list[dict[str, float]] = field(default_factory=list)
 
 
-def _socket(count: int) -> tuple[list[float], list[float], list[float], list[float]]:
+def _socket(count: int) -> tuple[list[float], list[float], list[float], list[float], list[float]]:
     with RealCluster(binaries(), only=("etcd", "kube-apiserver")) as cluster:
         helm(cluster, "install", "--create-namespace")  # with its classes, policies, and rights of the driver
         asyncio.run(_prepare_cluster(cluster, node=True))
@@ -100,7 +103,27 @@ def _socket(count: int) -> tuple[list[float], list[float], list[float], list[flo
             driver.start()
             socket = cluster.layout.plugins / "gpu.nvidia.com" / "dra.sock"
             times = prepare_times(cluster.kubeconfig, socket, cluster.node, count)
-            return (*times, [driver.resident_bytes() / 1e6])
+            return (*times, _reads(cluster.kubeconfig, count), [driver.resident_bytes() / 1e6])
+
+
+def _reads(kubeconfig: Path, count: int) -> list[float]:
+    """Milliseconds of one GET after another on one connection: the largest part of a prepare, and the API server's."""
+    connection = load(kubeconfig)
+    where = urlsplit(connection.server)
+    transport = HttpsTransport(connection)
+    client = http.client.HTTPSConnection(where.hostname or "", where.port, context=transport.tls())
+    times = []
+    for number in range(count):
+        time.sleep(0.001)  # as between two calls of a kubelet
+        begun = time.perf_counter()
+        path = RESOURCE_CLAIMS.path("default", f"c{number}")
+        client.request("GET", path, headers={"Accept": "application/json", **transport.authorization()})
+        answer = client.getresponse()
+        body = answer.read()
+        times.append((time.perf_counter() - begun) * 1000)
+        assert answer.status == 200, body
+    client.close()
+    return times
 
 
 def _pods(rounds: int) -> _Pods:
