@@ -10,11 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
-
-# How long one input takes tells of the machine (its first text makes tables of Unicode, for a second), not of the code.
-settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("no clock")
 
 NATIVE = Path(__file__).parents[1] / "src" / "drakkar" / "hooks" / "native"
 _REQUIRED = os.environ.get("DRAKKAR_REQUIRE", "").split(",")

@@ -446,6 +446,35 @@ def test_a_damaged_journal_holds_nothing_for_claims_that_are_gone(tmp_path: Path
     asyncio.run(main())
 
 
+def test_a_damaged_journal_is_doubted_until_it_was_looked_at(tmp_path: Path) -> None:
+    """A driver that is restarted before it looked has not looked; one that has looked does so once."""
+
+    async def main() -> None:
+        clock = FakeClock()
+        node = GpuNode(tmp_path, clock=clock)
+        async with running(node):
+            uids = {name: node.claim(name, device) for name, device in {"gone": "gpu-0", "lives": "gpu-1"}.items()}
+            for name, uid in uids.items():
+                assert not (await node.prepare(name, uid)).error
+        journal = tmp_path / "state" / "claims.journal"
+        journal.write_bytes(journal.read_bytes() + b"torn")
+        node.api.remove(f"{CLAIMS}/gone")
+        for _ in range(2):
+            async with running(node):
+                await clock.advance(9)
+                assert set(node.driver.claims) == set(uids.values())
+        async with running(node):
+            await clock.advance(11)
+            await until(lambda: set(node.driver.claims) == {uids["lives"]})
+            assert not (await node.prepare("new", node.claim("new", "gpu-0"))).error
+        node.api.remove(f"{CLAIMS}/lives")  # whose pod's containers the kubelet has yet to end
+        async with running(node):
+            await clock.advance(30)
+            assert uids["lives"] in node.driver.claims
+
+    asyncio.run(main())
+
+
 def _reasons(node: GpuNode) -> list[str]:
     return [obj["reason"] for obj in node.api.under("/api/v1/namespaces/default/events")]
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 import uvloop
@@ -141,18 +141,22 @@ def test_requests_of_one_connection_are_answered_in_order(loop: Loop, caplog: py
     _with_pages(loop, ask, caplog)
 
 
+@contextlib.contextmanager
+def _peer(port: int) -> Iterator[socket.socket]:
+    """A connection that nobody reads unless he asks for it."""
+    with socket.create_connection(("127.0.0.1", port)) as peer:
+        peer.setblocking(False)
+        yield peer
+
+
 @LOOPS
 def test_a_peer_that_does_not_read_is_let_go(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     async def ask(port: int) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
-        writer.transport.pause_reading()  # type: ignore[attr-defined]
-        writer.write(_request("/large") * 2000)
-        with pytest.raises(ConnectionError):
+        running = asyncio.get_running_loop()
+        with _peer(port) as peer, pytest.raises(ConnectionError):
             while True:
-                writer.write(_request("/large"))
-                await writer.drain()
+                await running.sock_sendall(peer, _request("/large") * 100)
                 await asyncio.sleep(0.01)
-        del reader
 
     _with_pages(loop, ask, caplog)
 
@@ -160,16 +164,14 @@ def test_a_peer_that_does_not_read_is_let_go(loop: Loop, caplog: pytest.LogCaptu
 @LOOPS
 def test_a_slow_reader_is_waited_for(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     async def ask(port: int) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
-        writer.transport.pause_reading()  # type: ignore[attr-defined]
-        for _ in range(3):
-            writer.write(_request("/large"))
-            await asyncio.sleep(0.01)
-        writer.transport.resume_reading()  # type: ignore[attr-defined]
-        writer.write(_request("/", "Connection: close"))
-        answers = await reader.read()
+        running, answers = asyncio.get_running_loop(), b""
+        with _peer(port) as peer:
+            for request in (*[_request("/large")] * 3, _request("/", "Connection: close")):
+                await running.sock_sendall(peer, request)
+                await asyncio.sleep(0.01)
+            while part := await running.sock_recv(peer, 4096):
+                answers += part
         assert answers.count(b"HTTP/1.1 200") == 4 and answers.endswith(b"root\n")
-        writer.close()
 
     _with_pages(loop, ask, caplog)
 

@@ -64,10 +64,21 @@ class ClaimLedger:
         self._journal.records.clear()
         if not self._journal.same_boot:
             self.forgotten, self.claims = list(self.claims.values()), {}
+            self._journal.doubtful = False
             self._journal.compact([])
         self._holders: dict[DeviceKey, dict[ClaimUID, bool]] = {}
         for held in self.claims.values():
             self._hold(held)
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether a damaged journal may have lost that some of the claims were released, until `trust` is called."""
+        return self._journal.doubtful
+
+    def trust(self) -> None:
+        """The claims are those that are held. Raises `JournalError`."""
+        self._journal.doubtful = False
+        self._journal.compact(map(_record, self.claims.values()))
 
     def holders(self, device: DeviceKey) -> list[HeldClaim]:
         """The claims that hold `device`."""

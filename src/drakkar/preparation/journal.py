@@ -53,7 +53,8 @@ class Journal:
     """The journal at `path`.
 
     Opening reads it: `records` are the whole ones, oldest first, `damage` tells what was wrong, `same_boot` whether
-    they were written since the machine started (device state does not survive a reboot).
+    they were written since the machine started (device state does not survive a reboot). `doubtful` says that records
+    may be lost, in this run or an earlier one: the file keeps it until it is compacted with False.
     """
 
     def __init__(self, path: Path, *, boot_id: str) -> None:
@@ -62,6 +63,7 @@ class Journal:
         path.parent.mkdir(parents=True, exist_ok=True)
         header, self.records, self.damage = _load(path)
         self.same_boot = header is None or header.get("bootID") == boot_id
+        self.doubtful = self.damage is not None or _doubted(header)
         self._synced = asyncio.Lock()
         self._usual = _QUICK_SECONDS
         self._file: int | None = None
@@ -104,7 +106,8 @@ class Journal:
         try:
             present = self.path.stat()
             if present.st_ino != os.fstat(self._file).st_ino:
-                _, records, _ = _load(self.path)
+                header, records, damage = _load(self.path)
+                self.doubtful = damage is not None or _doubted(header)
                 self.close()
                 self._open()
                 return True, records
@@ -167,7 +170,8 @@ class Journal:
 
     def _rewrite(self, records: list[Record]) -> None:
         temporary = self.path.with_name(f".{self.path.name}.new")
-        content = b"".join(map(_line, [{"journal": _VERSION, "bootID": self.boot_id}, *records]))
+        header: Record = {"journal": _VERSION, "bootID": self.boot_id} | ({"doubtful": True} if self.doubtful else {})
+        content = b"".join(map(_line, [header, *records]))
         try:
             with temporary.open("wb") as file:
                 file.write(content)
@@ -216,6 +220,10 @@ def _load(path: Path) -> tuple[Record | None, list[Record], Damage | None]:
             next_step="go back to the newer driver, or drain the node and remove the file",
         )
     return header, records, Damage("tail", tail) if tail else None
+
+
+def _doubted(header: Record | None) -> bool:
+    return header is not None and bool(header.get("doubtful"))
 
 
 def _parse(line: bytes) -> Record | None:

@@ -188,7 +188,7 @@ class NodeDriver:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.registered.wait(), kubelet_within)
         self.refresh()
-        if self._claims.damage is not None and self._claims.claims:
+        if self._claims.doubtful:
             doubted = [held.claim for held in self._claims.claims.values()]
             self._doubting = asyncio.create_task(self._release_lost(doubted), name=f"doubt of {self.driver_name}")
 
@@ -497,9 +497,11 @@ class NodeDriver:
     async def _release_lost(self, doubted: Sequence[ClaimRef]) -> None:
         """What a damaged journal may have lost is that claims were released, of which no kubelet will speak again.
 
-        Claims that the API does not have any more are released here; later, for a kubelet may be about to.
+        Claims that the API does not have any more are released here; later, for a kubelet may be about to. The next run
+        of a driver that ends before finds the journal in doubt again.
         """
         await self._clock.sleep(_DOUBT_SECONDS)
+        unsure = False
         for ref in doubted:
             held = self._claims.claims.get(ref.uid)
             try:
@@ -511,9 +513,18 @@ class NodeDriver:
                 if failed:
                     raise DrakkarError(failed)
             except (DrakkarError, OSError) as error:
+                unsure = True
                 _log.error("claim %s may be held for nobody: %s", ref, str(error) or type(error).__name__)
             else:
                 self.tell("Warning", "ClaimReleased", f"{ref}: it is gone, and what told of its release was damaged")
+        if unsure:
+            return  # the journal keeps the doubt for the next start
+        try:
+            async with self._server.alone():
+                self._catch_up()
+                self._claims.trust()
+        except (DrakkarError, OSError) as error:
+            _log.error("the journal of %s stays in doubt: %s", self.driver_name, str(error) or type(error).__name__)
 
     async def _take_over(self, predecessor: Predecessor, ledger: ClaimLedger) -> None:
         def noted(claim: AllocatedClaim) -> AllocatedClaim:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from time import gmtime, strftime
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import httptools
 
@@ -108,7 +108,7 @@ class _Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment]
+        self._transport = cast("asyncio.Transport", transport)
         self._remote = (transport.get_extra_info("peername") or ("",))[0]
         if self._pages.opened(self):
             self._wait()
